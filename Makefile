@@ -1,0 +1,100 @@
+# The one front door: CI types the same. Everything is installed into .venv, nothing outside of this folder.
+# All paths are relative, so that the folder may have a space in its name.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP_INSTALL := -m pip --quiet --disable-pip-version-check install
+
+# Exported and not passed as -c: so they also hold in the environments that pip and build make for the build backend.
+# pip before 25.3 looks at the first there, later ones at the second.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+# Each worker takes a second to start; more than four do not pay.
+PARALLEL := --numprocesses auto --maxprocesses 4
+
+# The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
+PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security
+PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*
+NOT_COUNTED := src/hopline/wire/columnar.py
+
+# A message to try the wheel with: the smallest of the v6 vectors.
+LINE := {"frames":["","","0a0568656c6c6f","06000000000001000500000048454c4c4f00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000200010000000000"]}
+
+.PHONY: help install demo test quick check format bench fuzz dist docs constraints clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+install: .venv/installed ## make .venv with the hopline command
+	@echo "Ready: .venv/bin/hopline --help"
+
+demo: .venv/installed ## see it work
+	$(PY) examples/demo.py
+
+test: .venv/installed-dev ## run everything: coverage of the pure rooms, a short fuzz, all tests
+	$(PY) -m pytest -qq --cov --cov-report= $(PURE_TESTS)
+	$(PY) -m coverage report --fail-under=100 --include='$(PURE_SOURCE)' --omit='$(NOT_COUNTED)'
+	$(PY) tests/fuzz/run.py
+	$(PY) -m pytest $(PARALLEL)
+
+quick: .venv/installed-dev ## run the fast tests, in under a minute
+	$(PY) -m pytest $(PARALLEL) -m "not slow"
+
+check: .venv/installed-dev ## lint, format, types and who imports whom
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	.venv/bin/lint-imports --no-logo
+
+format: .venv/installed-dev ## reformat, and fix what can be fixed safely
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
+
+bench: .venv/installed ## measure
+	$(PY) -m bench
+
+fuzz: .venv/installed-dev ## fuzz for long
+	$(PY) tests/fuzz/run.py --long
+
+# `build` makes the wheel from the sdist, so trying the wheel tries both.
+dist: .venv/installed-dev ## build the wheel and the sdist, and try the wheel without extras in a clean venv
+	rm -rf dist build/wheel-venv
+	$(PY) -m build
+	$(PY) -m venv build/wheel-venv
+	build/wheel-venv/bin/python $(PIP_INSTALL) dist/*.whl
+	build/wheel-venv/bin/python -c 'import sys, importlib.util as u; sys.exit(list(filter(u.find_spec, ["numpy", "pyarrow"])) or 0)'
+	build/wheel-venv/bin/hopline --version
+	echo '$(LINE)' | build/wheel-venv/bin/hopline decode
+	rm -rf build/wheel-venv
+
+docs: .venv/installed ## regenerate the pages that are made from the code
+	$(PY) docs/generate.py
+
+# On the oldest Python we support: what has wheels for it has them for the later ones, not the other way round.
+constraints: ## pin anew: the newest versions that work together
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "Pin with the oldest supported Python: make constraints PYTHON=python3.11" >&2; exit 1; }
+	rm -rf build/constraints-venv
+	$(PYTHON) -m venv build/constraints-venv
+	env -u PIP_CONSTRAINT -u PIP_BUILD_CONSTRAINT build/constraints-venv/bin/python $(PIP_INSTALL) --editable '.[spark,dev]' hatchling
+	echo '# The versions we test with: the package, its extras and what builds it. Refresh with `make constraints`.' > build/constraints.txt
+	build/constraints-venv/bin/python -m pip freeze --exclude-editable >> build/constraints.txt
+	mv build/constraints.txt constraints.txt
+	rm -rf build/constraints-venv
+
+clean: ## remove all that make has made
+	rm -rf .venv build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps come last in their recipes: an interrupted install is done again.
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "hopline needs Python 3.11 or newer with venv (on Debian: apt install python3 python3-venv), or say which: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PY) $(PIP_INSTALL) --editable '.[columnar]'
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PY) $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@

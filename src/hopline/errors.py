@@ -1,0 +1,177 @@
+"""The whole error tree, and the stable code of every way things go wrong.
+
+    HoplineError
+    +-- WireError           bytes and Message did not fit together
+    |   +-- DecodeError     remote fault: the bytes break their format, whoever sent them must mend them
+    |   +-- EncodeError     local fault: the message does not fit the format it should be written in
+    +-- SecurityError       local fault: keys or domains are configured wrongly
+    +-- InputError          local fault: a line, file or option that was handed to us is not what it must be
+
+An error carries its code and its data as attributes and makes its own sentence from them, so that a log line, a row of a
+table and a terminal all say the same. `CODES` is the list that `docs/errors.md` is generated from.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Code(NamedTuple):
+    """What one stable code means, and what its reader can do about it."""
+
+    meaning: str
+    remedy: str
+
+
+CODES: Final[dict[str, Code]] = {
+    "WIRE_UNKNOWN_FORMAT": Code(
+        "The frames are none of the formats v3, v4, v5, v6.",
+        "Read `tried`: it says for each format why not. The sender may not speak this protocol at all.",
+    ),
+    "WIRE_TRUNCATED": Code(
+        "A field reaches beyond the end of its frame or of its entry.",
+        "The message was cut or its lengths are wrong; `hopline explain` shows where it breaks.",
+    ),
+    "WIRE_BAD_LENGTH": Code(
+        "A length is negative, or a frame of fixed size has another size.",
+        "Mend the sender; `hopline explain` names the field.",
+    ),
+    "WIRE_BAD_COUNT": Code(
+        "A count is negative or above its limit.",
+        "Mend the sender; the limit is in the message.",
+    ),
+    "WIRE_BAD_OFFSET": Code(
+        "An offset points outside the frame list, or into frames that belong to another part.",
+        "Mend the sender; offsets count from the end and are one-based.",
+    ),
+    "WIRE_BAD_ENTRY": Code(
+        "A routing or callback entry is smaller than the fields it must hold.",
+        "Mend the sender; an entry may only grow.",
+    ),
+    "WIRE_BAD_NUMBER": Code(
+        "The wire format number is not one of the format that was asked for.",
+        "Leave the format out to let it be detected.",
+    ),
+    "WIRE_BAD_DISTRIBUTION": Code(
+        "The distribution is neither 0 (unicast) nor 1 (broadcast).",
+        "Mend the sender; direct addressing is unicast with a receiver node.",
+    ),
+    "WIRE_BAD_TEXT": Code(
+        "A text field is not valid UTF-8.",
+        "Mend the sender; text is never guessed or replaced.",
+    ),
+    "WIRE_BAD_TTL": Code(
+        "A time to live does not fit 64 bits of 100 ns ticks.",
+        "Old v3 senders write ticks where the document says milliseconds: try `--v3-ttl ticks`.",
+    ),
+    "WIRE_BAD_VERSION": Code(
+        "A message version cannot be written in this format.",
+        "v4 to v6 hold a number from 0 to 65535; only v3 and text versions hold other bytes.",
+    ),
+    "WIRE_OVERFLOW": Code(
+        "A value does not fit its field.",
+        "Make it smaller or choose a format with a wider field; nothing is ever wrapped.",
+    ),
+    "WIRE_UNSUPPORTED_FIELD": Code(
+        "The format has no place for a field that is not empty.",
+        "Empty the field or write a later format.",
+    ),
+    "WIRE_UNKNOWN_VARIANT": Code(
+        "No such format, or the format has no such variant.",
+        "See the variants in docs/wire.md.",
+    ),
+    "WIRE_BAD_EXTRA": Code(
+        "What was kept beside the message does not fit the message.",
+        "Encode with the `extra` that came with this message, or leave it out.",
+    ),
+    "INPUT_BAD_JSON": Code("A line is not JSON of the expected shape.", "One JSON object a line; see `--help`."),
+    "INPUT_BAD_HEX": Code("A value that must be hexadecimal is not.", "Two hexadecimal digits a byte."),
+    "INPUT_TOO_LONG": Code("A line is longer than is read at once.", "Split the input; the limit is in the message."),
+    "INPUT_BAD_KEY": Code(
+        "A key is not DOMAIN=HEX, or a key file is not as documented.",
+        "See docs/security.md; `hopline verify --help` has an example.",
+    ),
+    "SECURITY_BAD_DOMAIN": Code(
+        "A domain is configured wrongly: no key, unknown scheme, or an identity in two domains.",
+        "One identity belongs to exactly one domain, and a domain that signs has a key.",
+    ),
+    "SECURITY_UNKNOWN_DOMAIN": Code(
+        "A message must be signed in a domain that is not configured.",
+        "Add the domain and its key.",
+    ),
+    "SECURITY_UNKNOWN_IDENTITY": Code(
+        "A message identity belongs to no configured domain.",
+        "Add the identity to the domain it belongs to.",
+    ),
+}
+
+
+class HoplineError(Exception):
+    """Everything Hopline raises on purpose.
+
+    >>> error = HoplineError("WIRE_BAD_TEXT", "Domain is not UTF-8")
+    >>> error.code, str(error)
+    ('WIRE_BAD_TEXT', 'Domain is not UTF-8')
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Compose the sentence a person reads."""
+        return self.reason
+
+
+class WireError(HoplineError):
+    """Bytes and a Message did not fit together."""
+
+
+class Attempt(NamedTuple):
+    """One format that was tried on a frame list, and why it was not that one."""
+
+    format: str
+    reason: str
+
+
+class DecodeError(WireError):
+    """The bytes break their format: a remote fault.
+
+    `frame` and `offset` say where it broke, where that is one place; `tried` says what detection tried and why each failed.
+
+    >>> str(DecodeError("WIRE_TRUNCATED", "Identity needs 5 bytes, 2 are left", frame=3, offset=12))
+    'Identity needs 5 bytes, 2 are left (frame 3, byte 12)'
+    """
+
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        *,
+        frame: int | None = None,
+        offset: int | None = None,
+        tried: tuple[Attempt, ...] = (),
+    ) -> None:
+        super().__init__(code, reason)
+        self.frame = frame
+        self.offset = offset
+        self.tried = tried
+
+    def __str__(self) -> str:
+        """Say what broke, and where if that is known."""
+        if self.frame is None:
+            return self.reason
+        if self.offset is None:
+            return f"{self.reason} (frame {self.frame})"
+        return f"{self.reason} (frame {self.frame}, byte {self.offset})"
+
+
+class EncodeError(WireError):
+    """The message does not fit the format it should be written in: a local fault."""
+
+
+class SecurityError(HoplineError):
+    """Keys or domains are configured wrongly: a local fault."""
+
+
+class InputError(HoplineError):
+    """A line, a file or an option is not what it must be: a local fault."""

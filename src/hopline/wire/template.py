@@ -1,0 +1,180 @@
+"""The fast path for repeated shapes: the v6 codec with a memory.
+
+Theory of operation. The messages of a flow repeat their shape: the same type to the same kind of receiver over the same
+nodes. Of a metaframe only four things then change from message to message: callback key, signature, correlation id and
+TTL. The rest are runs of bytes that come again and again:
+
+    head      number ... callback node      what, to whom
+    keys      domain, length of signature   in whose name
+    trail     routing lanes and entries     over whom
+    tail      callback points ... length of correlation id    back to whom
+
+Reading: a dictionary over (length, first bytes) of the metaframe proposes where these runs lie; one prepared Struct cuts
+there; each run is looked up, by all of its bytes, among runs that the plain codec has read before. Every run says by its own
+lengths where it ends, so if each is known to the byte the plain codec would read the same; on any miss it does, and is
+remembered. Writing: the same runs are looked up by the values they were made from.
+
+So an answer of this file is always an answer of `v6.py`, only sooner. It holds at most `limit` shapes and as many runs of
+each kind, then forgets all and starts again: a stranger who sends ever new shapes costs us time, not memory.
+"""
+
+import struct
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from hopline.identity import MessageType
+from hopline.wire import v6
+from hopline.wire.decoded import Decoded
+from hopline.wire.formats import decode, encode
+from hopline.wire.message import Distribution, Message, RoutingEntry
+from hopline.wire.v3 import TtlUnit
+
+_PREFIX: Final = 12
+"""Bytes of a metaframe that, with its length, propose a shape: they reach just over the lengths of an ordinary head."""
+
+_LONGEST: Final = 4096
+"""Bytes of a metaframe worth remembering: ten times an ordinary one. With the limit it bounds what a stranger can fill."""
+
+_KEY: Final = Struct("<q")
+_END: Final = Struct("<q4H")
+_ONE_BODY_FRAME: Final = struct.pack("<4H", 2, 1, 0, 0)
+
+
+class _Head(NamedTuple):
+    identity: bytes
+    version: int | bytes
+    partition: bytes
+    receiver_identity: bytes
+    receiver_node_identity: bytes
+    distribution: Distribution
+    trace_options: int
+    callback_receiver_node_identity: bytes
+
+
+class Templates:
+    """Encodes and decodes like `wire.encode` and `wire.decode`, and faster what it has met before.
+
+    One instance serves one thread, such as the event loop of a node.
+
+    >>> from hopline.wire import Message
+    >>> templates = Templates()
+    >>> frames = templates.encode(Message(identity=b"HELLO", version=1))
+    >>> templates.decode(frames).message.identity
+    b'HELLO'
+    """
+
+    def __init__(self, limit: int = 1024) -> None:
+        self._limit = limit
+        self._shapes: dict[tuple[int, bytes], Struct] = {}
+        # Read: run of bytes -> values.
+        self._heads: dict[bytes, _Head] = {}
+        self._keys: dict[bytes, str] = {}
+        self._trails: dict[bytes, tuple[int, tuple[RoutingEntry, ...]]] = {}
+        self._tails: dict[bytes, tuple[tuple[MessageType, ...], bytes]] = {}
+        # Write: values -> run of bytes. Tuples of entries are found by who they are, not by what they hold: hashing them
+        # would cost more than it saves, and the tuple kept beside the run keeps its identity from being given away.
+        self._head_runs: dict[tuple[object, ...], bytes] = {}
+        self._key_runs: dict[tuple[str, int], bytes] = {}
+        self._trail_runs: dict[tuple[int, int], tuple[tuple[RoutingEntry, ...], bytes]] = {}
+        self._tail_runs: dict[tuple[int, bytes, int], tuple[tuple[MessageType, ...], bytes]] = {}
+
+    def decode(self, frames: list[bytes], *, v3_ttl: TtlUnit = "ms") -> Decoded:
+        """Decode a frame list of any format; the answer is that of `wire.decode`, and so are the errors."""
+        if len(frames) == v6.FEWEST and not frames[1]:
+            meta = frames[3]
+            shape = self._shapes.get((len(meta), meta[:_PREFIX]))
+            if shape is not None:
+                head_run, key, keys_run, signature, trail_run, tail_run, correlation_id, ttl, body = shape.unpack(meta)
+                head = self._heads.get(head_run)
+                domain = self._keys.get(keys_run)
+                trail = self._trails.get(trail_run)
+                tail = self._tails.get(tail_run)
+                if head and domain is not None and trail and tail and body == _ONE_BODY_FRAME:
+                    message = Message(
+                        frames[0],
+                        head[0],
+                        head[1],
+                        head[2],
+                        frames[2],
+                        correlation_id,
+                        head[3],
+                        head[4],
+                        head[5],
+                        head[6],
+                        tail[0],
+                        key,
+                        tail[1],
+                        head[7],
+                        domain,
+                        signature,
+                        ttl,
+                        trail[0],
+                        trail[1],
+                    )
+                    return Decoded("v6", "", 6, message)
+        decoded = decode(frames, v3_ttl=v3_ttl)
+        if decoded.format == v6.NAME and not decoded.variant and decoded.extra is None and len(frames[-1]) <= _LONGEST:
+            self._remember(frames[-1], decoded.message)
+        return decoded
+
+    def _remember(self, meta: bytes, message: Message) -> None:
+        """Keep the shape and the runs of an ordinary metaframe."""
+        self._make_room(self._shapes, self._heads, self._keys, self._trails, self._tails)
+        head, keys = v6.write_head(message), v6.write_keys(message.domain, len(message.signature))
+        trail, tail = v6.write_trail(message), v6.write_tail(message)
+        sizes = len(head), len(keys), len(message.signature), len(trail), len(tail), len(message.correlation_id)
+        self._shapes[len(meta), meta[:_PREFIX]] = Struct("<{}sq{}s{}s{}s{}s{}sq8s".format(*sizes))
+        self._heads[head] = _head(message)
+        self._keys[keys] = message.domain
+        self._trails[trail] = message.hops, message.routing
+        self._tails[tail] = message.callback_points, message.callback_receiver_identity
+
+    def encode(self, message: Message) -> list[bytes]:
+        """Encode a message as v6; the answer is that of `wire.encode`, and so are the errors."""
+        signature, correlation_id = message.signature, message.correlation_id
+        routing, points = message.routing, message.callback_points
+        try:
+            values = _head(message)
+            head = self._head_runs.get(values)
+            if head is None:
+                self._make_room(self._head_runs)
+                head = self._head_runs[values] = v6.write_head(message)
+            domain_size = message.domain, len(signature)
+            keys = self._key_runs.get(domain_size)
+            if keys is None:
+                self._make_room(self._key_runs)
+                keys = self._key_runs[domain_size] = v6.write_keys(*domain_size)
+            routing_hops = id(routing), message.hops
+            trail = self._trail_runs.get(routing_hops)
+            if trail is None:
+                self._make_room(self._trail_runs)
+                trail = self._trail_runs[routing_hops] = routing, v6.write_trail(message)
+            points_receiver = id(points), message.callback_receiver_identity, len(correlation_id)
+            tail = self._tail_runs.get(points_receiver)
+            if tail is None:
+                self._make_room(self._tail_runs)
+                tail = self._tail_runs[points_receiver] = points, v6.write_tail(message)
+            end = _END.pack(message.ttl_ticks, 2, 1, 0, 0)
+            key = _KEY.pack(message.callback_key)
+        except (struct.error, UnicodeEncodeError):
+            return encode(message)  # says which value does not fit
+        meta = b"".join((head, key, keys, signature, trail[1], tail[1], correlation_id, end))
+        return [message.socket_identity, b"", message.body, meta]
+
+    def _make_room(self, *memories: dict[Any, Any]) -> None:
+        if any(len(memory) >= self._limit for memory in memories):
+            for memory in memories:
+                memory.clear()
+
+
+def _head(message: Message) -> _Head:
+    return _Head(
+        message.identity,
+        message.version,
+        message.partition,
+        message.receiver_identity,
+        message.receiver_node_identity,
+        message.distribution,
+        message.trace_options,
+        message.callback_receiver_node_identity,
+    )

@@ -1,0 +1,5 @@
+"""`python -m hopline`."""
+
+from hopline.cli import main
+
+main()

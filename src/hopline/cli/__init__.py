@@ -1,0 +1,45 @@
+"""The command line. One file a command; what is heavy is imported inside the command that needs it."""
+
+from typing import Annotated
+
+import typer
+
+from hopline import __version__
+from hopline.cli import decode, encode, explain, verify
+
+EXIT_CODES = """
+Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is not valid), 2 wrong usage,
+130 interrupted.
+"""
+
+app = typer.Typer(
+    name="hopline",
+    help="Read, write and check messages that carry their own itinerary.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for name, command in {"decode": decode, "encode": encode, "verify": verify, "explain": explain}.items():
+    app.command(name, epilog=EXIT_CODES)(command.run)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hopline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Read, write and check messages that carry their own itinerary."""
+
+
+def main() -> None:
+    """Run the command line; the entry point of `hopline`."""
+    app(prog_name="hopline")

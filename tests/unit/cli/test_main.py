@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import pytest
+
+import hopline
+
+
+def test_version(hopline):
+    result = hopline("--version")
+    assert (result.code, result.lines) == (0, [f"hopline {_version()}"])
+
+
+def _version():
+    return hopline.__version__
+
+
+@pytest.mark.parametrize("command", ["decode", "encode", "verify", "explain"])
+def test_help_has_an_example_and_the_exit_codes(hopline, command):
+    text = "\n".join(map(str, hopline(command, "--help").lines))
+    assert f"hopline {command}" in text
+    assert "Example" in text
+    assert "Exit codes" in text
+
+
+def test_light_commands_import_nothing_heavy():
+    probe = (
+        "import sys, runpy; sys.argv = ['hopline', '--version']\n"
+        "try: runpy.run_module('hopline', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'pyarrow', 'pyspark', 'hypothesis', 'zmq'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,77 @@
+"""Documentation is executed: docstrings, README, pages, generated pages, the demo."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hopline
+from hopline.errors import CODES
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(hopline.__path__, "hopline.") if "__main__" not in module.name
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_in_pages(page):
+    text = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    assert doctest.DocTestRunner().run(test).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_console_examples_in_pages(page):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for command, expected in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
+            done = subprocess.run(
+                command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50, check=False
+            )
+            assert done.stdout.strip() == expected.strip(), f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_generated_pages_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_code_in_the_source_is_documented_and_used():
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name != "errors.py")
+    used = set(re.findall(r'"((?:WIRE|INPUT|SECURITY)_[A-Z_]+)"', source))
+    assert used == set(CODES)
+
+
+def test_the_demo_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("v3", "v4", "v5", "v6", "invalid", "breaks here", "shop > store > bank"):
+        assert word in done.stdout

@@ -46,8 +46,8 @@ CODES: Final[dict[str, Code]] = {
         "A routing or callback entry is smaller than the fields it must hold.",
         "Mend the sender; an entry may only grow.",
     ),
-    "WIRE_BAD_NUMBER": Code(
-        "The wire format number is not one of the format that was asked for.",
+    "WIRE_OTHER_FORMAT": Code(
+        "The frames are not of the format that was asked for: other number, or too few frames.",
         "Leave the format out to let it be detected.",
     ),
     "WIRE_BAD_DISTRIBUTION": Code(

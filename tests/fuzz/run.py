@@ -33,6 +33,9 @@ LONG_RUN: Final = 10_000_000
 SHORT_RUN: Final = 20.0
 """Seconds: what a developer waits for in `make test`."""
 
+MOST_RUNS: Final = 2**31 - 2
+"""What libFuzzer can count: no limit, for a run that is limited by time."""
+
 LONGEST_INPUT: Final = 1024
 """Bytes: the largest seed, with room to grow; larger inputs only make the search slower."""
 
@@ -60,6 +63,13 @@ class Plan(NamedTuple):
     seconds: float
     seed: int
     artifacts: Path
+    scratch: Path
+
+    @property
+    def raw(self) -> bool:
+        """Whether to start from raw messages rather than from mutations. Of two neighbouring workers each does one: together
+        the mutations, which are shorter and reach as far, would crowd the raw messages out."""
+        return self.seed % 2 == 0
 
 
 # --- worker -----------------------------------------------------------------------------------------------------------
@@ -116,7 +126,7 @@ def work(plan: Plan, driver: str) -> NoReturn:
         work_guided(plan)
     from tests.fuzz import target  # noqa: PLC0415 - the guided worker imports it instrumented
 
-    work_at_random(Worker(target.check, plan), target.seeds(), target.RAW)
+    work_at_random(Worker(target.check, plan), target.seeds(raw=True), target.RAW)
 
 
 def work_guided(plan: Plan) -> NoReturn:
@@ -125,23 +135,24 @@ def work_guided(plan: Plan) -> NoReturn:
     with atheris.instrument_imports(include=["hopline"]):
         from tests.fuzz import target  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory() as folder:
-        for index, seed in enumerate(target.seeds()):
-            Path(folder, str(index)).write_bytes(seed)
-        flags = [
-            f"-runs={plan.messages + 1}",
-            f"-max_total_time={int(plan.seconds) + 60}",
-            f"-rss_limit_mb={RSS_LIMIT_MB}",
-            f"-timeout={HANG_SECONDS}",
-            f"-max_len={LONGEST_INPUT}",
-            f"-seed={plan.seed}",
-            f"-artifact_prefix={plan.artifacts}/",
-            "-print_final_stats=0",
-            "-verbosity=0",
-        ]
-        worker = Worker(target.check, plan)
-        atheris.Setup([sys.argv[0], *flags, folder], worker.one)
-        atheris.Fuzz()
+    plan.scratch.mkdir()
+    for index, seed in enumerate(target.seeds(raw=plan.raw)):
+        (plan.scratch / str(index)).write_bytes(seed)
+    flags = [
+        f"-runs={plan.messages + 1}",
+        f"-max_total_time={int(plan.seconds) + 60}",
+        f"-rss_limit_mb={RSS_LIMIT_MB}",
+        f"-timeout={HANG_SECONDS}",
+        f"-max_len={LONGEST_INPUT}",
+        "-len_control=0",  # raw messages are long from the start
+        "-reduce_inputs=0",  # and should stay whole
+        f"-seed={plan.seed}",
+        f"-artifact_prefix={plan.artifacts}/",
+        "-print_final_stats=0",
+        "-verbosity=0",
+    ]
+    atheris.Setup([sys.argv[0], *flags, str(plan.scratch)], Worker(target.check, plan).one)
+    atheris.Fuzz()
     raise AssertionError("libFuzzer ends the process itself")
 
 
@@ -219,6 +230,7 @@ def run(plans: list[Plan], driver: str, warm_up: float, progress_seconds: float)
                 str(plan.seconds),
                 str(plan.seed),
                 str(plan.artifacts),
+                str(plan.scratch),
             ],
             plan.artifacts / f"worker-{number}.log",
         )
@@ -299,7 +311,8 @@ def reproduce(path: Path) -> int:
 def main(arguments: list[str]) -> int:
     """Read the command line."""
     if arguments[:1] == ["--worker"]:
-        work(Plan(int(arguments[2]), float(arguments[3]), int(arguments[4]), Path(arguments[5])), driver=arguments[1])
+        messages, seconds, seed, artifacts, scratch = arguments[2:]
+        work(Plan(int(messages), float(seconds), int(seed), Path(artifacts), Path(scratch)), driver=arguments[1])
     parser = argparse.ArgumentParser(description="Fuzz the wire codec.")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--short", action="store_true", help=f"run for {SHORT_RUN:.0f} seconds; this is the default")
@@ -316,16 +329,19 @@ def main(arguments: list[str]) -> int:
         return reproduce(options.reproduce)
 
     driver = options.driver or ("atheris" if find_spec("atheris") else "random")
-    messages = options.runs or (LONG_RUN if options.long else sys.maxsize // 2)
-    seconds = options.seconds or (SHORT_RUN if messages > LONG_RUN else 24 * 3600.0)
-    seed = options.seed or random.SystemRandom().randrange(1, 2**31)
-    artifacts = options.artifacts.resolve()
-    artifacts.mkdir(parents=True, exist_ok=True)
-    guided = "guided by coverage (atheris)" if driver == "atheris" else "at random (atheris is not used)"
-    print(f"Fuzzing {guided} in {options.processes} processes, seed {seed}", flush=True)
-    each = -(-messages // options.processes)
-    plans = [Plan(min(each, 2**31 - 2), seconds, seed + number, artifacts) for number in range(options.processes)]
-    return run(plans, driver, warm_up=0.1 if options.long else 0.5, progress_seconds=10.0 if options.long else 2.0)
+    runs: int = options.runs or (LONG_RUN if options.long else MOST_RUNS)
+    limit: float = options.seconds or (24 * 3600.0 if runs < MOST_RUNS else SHORT_RUN)
+    first_seed: int = options.seed or random.SystemRandom().randrange(1, 2**30)
+    kept: Path = options.artifacts.resolve()
+    kept.mkdir(parents=True, exist_ok=True)
+    how = "guided by coverage (atheris)" if driver == "atheris" else "at random (atheris is not used)"
+    print(f"Fuzzing {how} in {options.processes} processes, seed {first_seed}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        plans = [
+            Plan(-(-runs // options.processes), limit, first_seed + number, kept, Path(scratch, str(number)))
+            for number in range(options.processes)
+        ]
+        return run(plans, driver, warm_up=0.1 if options.long else 0.5, progress_seconds=10.0 if options.long else 2.0)
 
 
 if __name__ == "__main__":

@@ -140,10 +140,11 @@ class _Source:
         return self.pos < len(self.data)
 
 
-def seeds() -> list[bytes]:
-    """Inputs to start from: the corpus, once as raw frames and once by number."""
-    raw = [bytes((index & 0xFF, 0)) + b"".join(map(_with_size, frames)) for index, frames in enumerate(CORPUS)]
-    return raw + [bytes((index & 0xFF, RAW)) + _U16.pack(index) for index in range(len(CORPUS))]
+def seeds(*, raw: bool) -> list[bytes]:
+    """Inputs to start from: the corpus as raw frames, or by number."""
+    if raw:
+        return [bytes((index & 0xFF, 0)) + b"".join(map(_with_size, frames)) for index, frames in enumerate(CORPUS)]
+    return [bytes((index & 0xFF, RAW)) + _U16.pack(index) for index in range(len(CORPUS))]
 
 
 def _with_size(frame: bytes) -> bytes:

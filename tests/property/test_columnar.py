@@ -261,11 +261,11 @@ MESSAGE = Message(
     callback_key=7,
     callback_receiver_identity=b"c",
     callback_receiver_node_identity=b"cn",
-    domain="dömän",
+    domain="domain",
     signature=b"sig",
     ttl_ticks=10**7,
     hops=2,
-    routing=(RoutingEntry("tcp://ä", b"n1"), RoutingEntry("tcp://b", b"n2")),
+    routing=(RoutingEntry("tcp://a", b"n1"), RoutingEntry("tcp://b", b"n2")),
 )
 
 
@@ -282,10 +282,15 @@ def everywhere(frames: Frames, *, changes: list[bytes]) -> list[Frames]:
     return rows
 
 
+FOREIGN = msgspec.structs.replace(MESSAGE, domain="dömän", routing=(RoutingEntry("tcp://ä"), RoutingEntry("tcp://😀")))
+BARE = Message(identity=b"HELLO", version=1, body=b"hi")
+
+
 @pytest.mark.parametrize(("format", "variant"), LAYOUTS[:4])
-def test_every_byte(format: FormatName, variant: str) -> None:
-    changes = [bytes([value]) for value in (0, 1, 2, 3, 33, 0x7F, 0x80, 0xFF)] + WORDS
-    assert_same(everywhere(encode(MESSAGE, format, variant), changes=changes))
+@pytest.mark.parametrize("message", [MESSAGE, FOREIGN, BARE], ids=["full", "foreign", "bare"])
+def test_every_byte(message: Message, format: FormatName, variant: str) -> None:
+    changes = [bytes([value]) for value in (0, 1, 2, 3, 4, 5, 6, 33, 0x7F, 0x80, 0xFF)] + WORDS
+    assert_same(everywhere(encode(message, format, variant), changes=changes))
 
 
 @pytest.mark.skipif(not FILES, reason="reference vectors are not part of the project")

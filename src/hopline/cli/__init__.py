@@ -18,6 +18,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help: it wraps paragraphs to the width of the terminal, and starts sooner
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

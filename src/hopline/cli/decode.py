@@ -35,7 +35,7 @@ def run(
     def answer(line: bytes) -> Answer:
         decoded = decode(read_frames(line), format=format, v3_ttl=v3_ttl)
         for warning in warnings_of(decoded.message):
-            typer.echo(f"warning: {warning}", err=True)
+            typer.echo(f"warning: {warning} in flow {show(decoded.message.correlation_id)}", err=True)
         result: Answer = {
             "ok": True,
             "format": decoded.format,
@@ -51,7 +51,6 @@ def run(
         raise typer.Exit(1)
 
 
-_TEXT_FIELDS = ("distribution", "domain")
 _TICKS_PER_SECOND = 10_000_000
 
 
@@ -75,10 +74,12 @@ def show_message(console: "Console", number: int, result: Answer) -> None:
         elif name == "routing":
             branch = tree.add("routing")
             for entry in value:
-                branch.add(escape(f"{entry['uri']} {_readable(entry['identity'])}"))
+                branch.add(escape(f"{show(entry['uri'].encode())} {_readable(entry['identity'])}"))
         elif name == "ttl_ticks":
             tree.add(f"ttl_ticks {value} ({value / _TICKS_PER_SECOND:g} s)")
-        elif isinstance(value, str) and name not in _TEXT_FIELDS:
+        elif name == "domain":
+            tree.add(escape(f"domain {show(value.encode())}"))
+        elif isinstance(value, str) and name != "distribution":
             tree.add(escape(f"{name} {_readable(value)}"))
         else:
             tree.add(escape(f"{name} {value}"))

@@ -45,11 +45,12 @@ def run(
 
     def answer(line: bytes) -> Answer:
         given = read_line(line, _decoder)
-        same_format = format is None or format == given.format
-        wanted = variant if variant is not None else given.variant if same_format else None
-        same_layout = same_format and (variant is None or variant == given.variant)
-        extra = extra_from_json(given.extra) if same_layout else None
-        name = format or given.format or DEFAULT_FORMAT
+        # The layout of the line, and the one that is wanted; what is kept in `extra` fits the former only.
+        own_format = given.format or DEFAULT_FORMAT
+        own_variant = given.variant or FORMATS[own_format].DEFAULT_VARIANT
+        name = format or own_format
+        wanted = variant or (own_variant if variant is None and name == own_format else FORMATS[name].DEFAULT_VARIANT)
+        extra = extra_from_json(given.extra) if (name, wanted) == (own_format, own_variant) else None
         frames = encode(message_from_json(given.fields), name, wanted, extra, v3_ttl=v3_ttl)
         return {"ok": True, "frames": [frame.hex() for frame in frames]}
 
@@ -60,7 +61,7 @@ def run(
 def _check_variant(format: str | None, variant: str | None) -> None:
     """A variant that no line could be written in is wrong usage, not a fault of each line."""
     known = {name for module in ([FORMATS[format]] if format else FORMATS.values()) for name in module.VARIANTS}
-    if variant is not None and variant not in known:
+    if variant and variant not in known:
         raise usage_error(f"no variant {variant!r}; known are {', '.join(map(repr, sorted(known)))}")
 
 

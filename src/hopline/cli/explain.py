@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_SHOWN = 24
+_LONGEST_MEANING = 80
 
 
 def run(
@@ -61,16 +62,17 @@ def _show(console: "Console", number: int, result: Answer) -> None:
     for name, justify in (("frame", "right"), ("offset", "right"), ("size", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for name in ("field", "bytes", "meaning"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     error = result.get("error")
     for row in result["map"]:
         raw = row["bytes"]
         shown = raw if len(raw) <= 2 * _LONGEST_SHOWN else raw[: 2 * _LONGEST_SHOWN] + "..."
         at = (row["frame"], row["offset"])
         is_break = error is not None and at[0] == error["frame"] and error["offset"] in (None, at[1])
-        cells = (*map(str, (*at, row["size"])), row["field"], shown, row["meaning"][:60])
+        meaning = row["meaning"] if len(row["meaning"]) <= _LONGEST_MEANING else row["meaning"][:_LONGEST_MEANING] + "..."
+        cells = (*map(str, (*at, row["size"])), row["field"], shown, meaning)
         table.add_row(*map(Text, cells), style="bold red" if is_break else None)
     console.print(table)
     if error is not None:
         console.print(Text(f"breaks here: {error['code']}  {error['message']}", style="bold red"))
-        show_tried(console, error["tried"])
+        show_tried(console, error)

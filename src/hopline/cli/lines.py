@@ -7,6 +7,7 @@ asked for, else as something a person likes to read. Lines come from outside: th
 import os
 import stat
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,8 @@ def error_to_json(error: HoplineError) -> Answer:
 def answer_lines(source: str, answer: Callable[[bytes], Answer], show: Show, *, as_json: bool) -> bool:
     """Answer each line of `source`; return whether every answer is good. An answer is good if its `ok` is true."""
     all_good = True
+    if sys.stdout is None:
+        raise usage_error("standard output is closed")
     with _opened(source) as stream, _quiet_end():
         write = _json_writer(stream) if as_json or not sys.stdout.isatty() else _terminal_writer()
         for number, line in _lines(stream):
@@ -110,18 +113,22 @@ def _show_error(console: "Console", number: int, result: Answer) -> None:
     error = result["error"]
     console.print(f"line {number}: ", end="", style="bold red")
     console.print(f"{error['code']}  {error['message']}", markup=False)
-    show_tried(console, error["tried"])
+    show_tried(console, error)
 
 
-def show_tried(console: "Console", tried: list[Answer]) -> None:
+def show_tried(console: "Console", error: Answer) -> None:
     """Show a person which formats were tried and why each failed."""
-    for attempt in tried:
+    for attempt in error["tried"]:
+        if attempt["reason"] == error["message"]:
+            continue  # said already
         console.print(f"    not {attempt['format']}: {attempt['reason']}", markup=False, style="dim")
 
 
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
     if source == "-":
+        if sys.stdin is None:
+            raise usage_error("standard input is closed")
         if sys.stdin.isatty():
             typer.echo("reading JSON lines from the terminal; Ctrl-D ends, --help explains", err=True)
         yield sys.stdin.buffer
@@ -145,11 +152,18 @@ def _quiet_end() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit; give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        typer.echo(f"hopline: cannot go on: {error.strerror or error}", err=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _drop_output() -> None:
+    """Give what the interpreter flushes at exit somewhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
@@ -157,6 +171,8 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
             while (rest := stream.readline(_CHUNK)) and not rest.endswith(b"\n"):
                 pass

@@ -7,7 +7,7 @@ import typer
 
 from hopline.cli.lines import Answer, FileArgument, JsonOption, answer_lines, read_frames, usage_error
 from hopline.errors import HoplineError, InputError
-from hopline.security import Algorithm, Domain, Keyring, Scheme, Verdict, read_key, read_keys
+from hopline.security import Algorithm, Domain, Keyring, Scheme, Verdict, read_keys
 from hopline.wire import decode
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def run(
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="FILE", help="A key file (TOML, see docs/security.md).")
     ] = None,
-    scheme: Annotated[Scheme | None, typer.Option("--scheme", help="Overrule the scheme; kino if nothing says.")] = None,
+    scheme: Annotated[
+        Scheme | None,
+        typer.Option("--scheme", help="Overrule the scheme: kino for --key; what the file says, or full, for --keys."),
+    ] = None,
     algorithm: Annotated[
         Algorithm | None,
         typer.Option("--algorithm", help="Overrule the algorithm; by the size of the signature if not."),
@@ -39,6 +42,8 @@ def run(
 
     Example:  hopline verify capture.jsonl --key orders=6b6579
     """
+    if scheme == "full" and algorithm == "md5":
+        raise usage_error("the scheme full is sha256, not md5")
     try:
         keyring = Keyring(_domains(key or [], keys))
     except HoplineError as error:
@@ -47,7 +52,8 @@ def run(
 
     def answer(line: bytes) -> Answer:
         nonlocal all_valid
-        verdict = keyring.verify(decode(read_frames(line)), scheme=scheme, algorithm=algorithm)
+        # In ticks every TTL of v3 can be read, and a verdict does not depend on it.
+        verdict = keyring.verify(decode(read_frames(line), v3_ttl="ticks"), scheme=scheme, algorithm=algorithm)
         all_valid = all_valid and verdict in _GOOD
         return {"ok": True, "signature": verdict.value}
 
@@ -72,7 +78,11 @@ def _domains(options: list[str], file: Path | None) -> list[Domain]:
         name, separator, text = option.rpartition("=")
         if not separator:
             raise InputError("INPUT_BAD_KEY", "--key must be DOMAIN=HEX")
-        new = read_key(name, text)
+        try:
+            new = bytes.fromhex(text)
+        except ValueError:
+            # Neither part is shown: who mixed them up has written the key into the other one.
+            raise InputError("INPUT_BAD_KEY", "--key must be DOMAIN=HEX, and what follows the last = is not hex") from None
         old = domains.get(name)
         if old is None:
             domains[name] = Domain(name, keys=(new,), scheme="kino")

@@ -39,16 +39,16 @@ def register_callbacks(
     >>> sent.callback_key, sent.receiver_identity
     (7, b'')
     """
-    message = msgspec.structs.replace(
+    points = tuple(points)
+    address = {"receiver_identity": receiver, "receiver_node_identity": node} if message.type in points else {}
+    return msgspec.structs.replace(
         message,
-        callback_points=tuple(points),
+        callback_points=points,
         callback_receiver_identity=receiver,
         callback_receiver_node_identity=node,
         callback_key=key,
+        **address,
     )
-    if matching_point(message) is None:
-        return message
-    return msgspec.structs.replace(message, receiver_identity=receiver, receiver_node_identity=node)
 
 
 def is_answer(message: Message, request: Message) -> bool:
@@ -66,8 +66,10 @@ def is_answer(message: Message, request: Message) -> bool:
         return False
     if not (message.callback_key and request.callback_key):
         return message.correlation_id == request.correlation_id
+    # v4 had the key a month before it had the node.
+    node, waiting = message.callback_receiver_node_identity, request.callback_receiver_node_identity
     return (
         message.callback_key == request.callback_key
         and message.callback_receiver_identity == request.callback_receiver_identity
-        and message.callback_receiver_node_identity == request.callback_receiver_node_identity
+        and (not node or not waiting or node == waiting)
     )

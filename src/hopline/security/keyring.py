@@ -65,8 +65,8 @@ class Keyring:
             mac = self._prepared(domain, domain.algorithm or "md5")[0]
             signature = mac.digest(kino_input(message, text_version=text_version))
         else:
-            if len(nonce) != NONCE_SIZE:
-                raise ValueError(f"the scheme full needs a nonce of {NONCE_SIZE} bytes")
+            if len(nonce) != NONCE_SIZE or now_ns <= 0:
+                raise ValueError(f"the scheme full needs the time and a nonce of {NONCE_SIZE} bytes")
             mac = self._prepared(domain, "sha256")[0]
             tag = mac.digest(full_input(message, now_ns, nonce))
             signature = write_full(FullSignature(now_ns, nonce, tag))
@@ -102,7 +102,7 @@ class Keyring:
         return macs
 
 
-_KNOWN: Final = {"keys", "scheme", "algorithm", "identities", "unsigned"}
+_KNOWN: Final = ("keys", "scheme", "algorithm", "identities", "unsigned")
 
 
 def read_keys(text: str) -> list[Domain]:
@@ -123,16 +123,21 @@ def read_keys(text: str) -> list[Domain]:
 def _read_domain(name: str, table: object) -> Domain:
     if not isinstance(table, dict):
         raise InputError("INPUT_BAD_KEY", f"domain {name!r} is not a table")
-    if unknown := sorted(table.keys() - _KNOWN):
-        raise InputError("INPUT_BAD_KEY", f"domain {name!r} has the unknown settings {', '.join(unknown)}")
-    unsigned = table.get("unsigned", [])
+    if unknown := table.keys() - set(_KNOWN):
+        # Their names are not shown: one of them may be a key in the wrong place.
+        raise InputError(
+            "INPUT_BAD_KEY", f"domain {name!r} has {len(unknown)} unknown settings; known are {', '.join(_KNOWN)}"
+        )
+    unsigned = table.get("unsigned", False)
     return Domain(
         name,
         keys=tuple(read_key(name, key) for key in _texts(name, table, "keys")),
         scheme=cast(Scheme, table.get("scheme", "full")),
         algorithm=cast("Algorithm | None", table.get("algorithm")),
         identities=frozenset(identity.encode() for identity in _texts(name, table, "identities")),
-        unsigned=frozenset() if unsigned is True else frozenset(i.encode() for i in _texts(name, table, "unsigned")),
+        unsigned=frozenset(i.encode() for i in _texts(name, table, "unsigned"))
+        if unsigned not in (True, False)
+        else frozenset(),
         is_unsigned=unsigned is True,
     )
 

@@ -26,7 +26,7 @@ and over the moment of signing. The signature field is 57 bytes:
 Formats v3 and v4 drop fields that `full` covers, so it needs v5 or v6. Not covered, because hops change them: socket
 identity, hops, trail, TTL, and the receipt callback point.
 
-Keys never leave this file: no object here shows one. Time and randomness come in as arguments.
+No object here shows its key. Time and randomness come in as arguments.
 """
 
 import hashlib

@@ -31,7 +31,7 @@ class ReplayWindow:
     def __init__(self, *, window_ns: int = DEFAULT_WINDOW_NS, limit: int = DEFAULT_LIMIT) -> None:
         self._window_ns = window_ns
         self._limit = limit
-        self._floor_ns: int | None = None
+        self._floor_ns = -(1 << 63)
         self._seen: set[tuple[int, bytes]] = set()
         self._by_age: list[tuple[int, bytes]] = []
 
@@ -40,24 +40,28 @@ class ReplayWindow:
         return len(self._seen)
 
     def admit(self, signature: FullSignature, now_ns: int) -> bool:
-        """Whether this signature is fresh and new; if so it is remembered."""
+        """Whether this signature is fresh and new; if so it is remembered. Ask only for one whose code has been checked."""
         signed_ns = signature.signed_ns
         oldest_ns = now_ns - self._window_ns
         while self._by_age and self._by_age[0][0] < oldest_ns:
-            self._seen.discard(heapq.heappop(self._by_age))
+            self._forget_oldest()
         if not oldest_ns <= signed_ns <= now_ns + self._window_ns:
             return False
-        if self._floor_ns is not None and signed_ns <= self._floor_ns:
+        if signed_ns <= self._floor_ns:
             return False
         entry = (signed_ns, signature.nonce)
         if entry in self._seen:
             return False
         if len(self._seen) >= self._limit:
-            oldest = heapq.heappop(self._by_age)
-            self._seen.discard(oldest)
-            self._floor_ns = oldest[0]
-            if signed_ns <= oldest[0]:
+            self._forget_oldest()
+            if signed_ns <= self._floor_ns:
                 return False
         self._seen.add(entry)
         heapq.heappush(self._by_age, entry)
         return True
+
+    def _forget_oldest(self) -> None:
+        # What was forgotten could come again, even by a clock that was set back: nothing as old is let in any more.
+        oldest = heapq.heappop(self._by_age)
+        self._seen.discard(oldest)
+        self._floor_ns = oldest[0]

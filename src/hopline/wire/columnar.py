@@ -85,7 +85,7 @@ _BLOCK: Final = 8192
 """Rows that are worked on at once: few enough for the cache, many enough to forget the cost of a call. Measured."""
 
 _LONG_RUN: Final = 64
-"""Rows in a row that must come from one part, on average, for copying slices to beat copying row by row. Measured."""
+"""Rows that come from one part without a break, on average, from which copying slices beats copying row by row. Measured."""
 
 _MOST_ENTRIES: Final = 32
 """Most entries of a v6 message on the fast path: each is a step over the messages that have so many, and few have more."""
@@ -359,14 +359,26 @@ def _copy_texts(source: _Source, found: _Found) -> tuple[pa.Array, pa.Array]:
     try:
         return domain.cast(pa.string()), uri.cast(pa.string())
     except pa.ArrowInvalid:
-        # Some text is not UTF-8. It is among those that are not ASCII, and there are few of them.
-        good = _is_ascii(domain)
-        good[np.repeat(np.arange(good.size), found.routing.counts)[~_is_ascii(uri)]] = False
-        raise _DropOut(good) from None
+        good = _are_utf8(domain)
+        good[np.repeat(np.arange(good.size), found.routing.counts)[~_are_utf8(uri)]] = False
+        _demand(good)
+        raise  # pragma: no cover - Arrow and Python agree on what UTF-8 is
 
 
-def _is_ascii(text: pa.Array) -> _Mask:
-    return np.array(pc.string_is_ascii(text.cast(pa.string(), safe=False)))
+def _are_utf8(texts: pa.Array) -> _Mask:
+    """Which of the texts are UTF-8. Only those that are not ASCII are looked at one by one."""
+    good = np.array(pc.string_is_ascii(texts.cast(pa.string(), safe=False)))
+    foreign = np.flatnonzero(~good)
+    good[foreign] = [_is_utf8(text) for text in texts.take(_array(foreign)).to_pylist()]
+    return good
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _lanes(word: NDArray[Any]) -> tuple[_Positions, _Positions, _Positions, _Positions]:
@@ -474,10 +486,10 @@ def _find_v6(source: _Source, rows: _Positions) -> _Found:
     numbers, spans = cursor.numbers, cursor.spans
     cursor.walk(_V6_HEAD)
     routing_count, numbers["hops"], *_ = _lanes(numbers["routing_word"])
-    _demand((cursor.pos <= end) & (routing_count <= _MOST_ENTRIES))
+    _demand(routing_count <= _MOST_ENTRIES)
     routing = cursor.walk_entries(_V6_ROUTING, routing_count)
     callback_count = cursor.number(_U16)
-    _demand((cursor.pos <= end) & (callback_count <= _MOST_ENTRIES))
+    _demand(callback_count <= _MOST_ENTRIES)
     callbacks = cursor.walk_entries(_V6_CALLBACK, callback_count)
     cursor.walk(_V6_TAIL)
     numbers["trace_options"], numbers["distribution"], *_ = _lanes(numbers["trace_word"])
@@ -486,7 +498,6 @@ def _find_v6(source: _Source, rows: _Positions) -> _Found:
     _demand(
         (cursor.pos <= end)
         & (numbers["distribution"] <= Distribution.BROADCAST)
-        & (body_offset > 0)
         & (body >= first + ENVELOPE)
         & (body + body_count < last)
     )

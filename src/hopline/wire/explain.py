@@ -36,8 +36,9 @@ def explain(frames: list[bytes], *, format: FormatName | None = None, v3_ttl: Tt
         decoded = decode(frames, format=format, v3_ttl=v3_ttl)
     except DecodeError as error:
         name = format or _detected(frames)
-        return Explanation(name, "", tuple(_map(frames, name, _broken_labels(frames, name))), error)
-    return Explanation(decoded.format, decoded.variant, tuple(_map(frames, decoded.format, _labels(decoded))), None)
+        return Explanation(name, "", tuple(_map(frames, name, "", _broken_labels(frames, name))), error)
+    name, variant = decoded.format, decoded.variant
+    return Explanation(name, variant, tuple(_map(frames, name, variant, _labels(decoded))), None)
 
 
 def _detected(frames: list[bytes]) -> str:
@@ -87,30 +88,33 @@ def _broken_labels(frames: list[bytes], format_name: str) -> list[str]:
     """Name what stands at a fixed place; the rest cannot be told in a broken message."""
     n = len(frames)
     fixed = _fixed_frames(format_name) if format_name else {}
+    if format_name == "v4":
+        # How long the trailer is was to be read off the parts above it; only the shortest one is there for sure.
+        fixed = {k: field for k, field in fixed.items() if k <= trailer.SHORTEST}
     labels = [fixed.get(n - i, "not located") for i in range(n)]
     if labels:
         labels[0] = "SocketIdentity"
     return labels
 
 
-def _map(frames: list[bytes], format_name: str, labels: list[str]) -> list[Span]:
+def _map(frames: list[bytes], format_name: str, variant: str, labels: list[str]) -> list[Span]:
     spans: list[Span] = []
     for i, (raw, label) in enumerate(zip(frames, labels, strict=True)):
         if label == "Meta":
-            spans += _meta_map(raw, i)
+            spans += _meta_map(raw, i, variant)
         else:
             spans.append(Span(i, 0, len(raw), label, _meaning(raw, label, format_name)))
     return spans
 
 
-def _meta_map(meta: bytes, frame: int) -> list[Span]:
+def _meta_map(meta: bytes, frame: int, variant: str) -> list[Span]:
     spans: list[Span] = []
     reader = Reader(meta, frame, spans)
     try:
-        v6.walk(reader)
+        v6.walk(reader, is_early=variant == "early")
     except DecodeError:
         reader.end = len(meta)
-        reader.skip("not readable")
+        reader.skip("not readable", "")
     return spans
 
 

@@ -7,9 +7,11 @@ apart by their last frame: a metaframe has at least 82 bytes, a stamp 2 or 4.
 
 from typing import Final, Literal, get_args
 
+import msgspec
+
 from hopline.errors import Attempt, DecodeError, EncodeError
 from hopline.wire import v3, v4, v5, v6
-from hopline.wire.decoded import Decoded, Extra, Selected
+from hopline.wire.decoded import NO_EXTRA, Decoded, Extra, Selected
 from hopline.wire.message import Message
 from hopline.wire.v3 import TtlUnit
 
@@ -68,7 +70,7 @@ def decode(frames: list[bytes], *, format: FormatName | None = None, v3_ttl: Ttl
     except DecodeError as error:
         error.tried = _tried(frames, name, error)
         raise
-    raise _unknown_format(name)
+    raise DecodeError("WIRE_UNKNOWN_FORMAT", f"no format {name!r}; known are {', '.join(get_args(FormatName))}")
 
 
 def _tried(frames: list[bytes], chosen: str, error: DecodeError) -> tuple[Attempt, ...]:
@@ -117,14 +119,31 @@ def encode(
     (4, 20)
     """
     if format == "v6":
-        return v6.encode(message, variant or "", extra)
-    if format == "v5":
-        return v5.encode(message, variant or v5.DEFAULT_VARIANT, extra)
-    if format == "v4":
-        return v4.encode(message, variant or "", extra)
-    if format == "v3":
-        return v3.encode(message, variant or "", extra, v3_ttl)
-    raise _unknown_format(format)
+        frames = v6.encode(message, variant or "", extra)
+    elif format == "v5":
+        frames = v5.encode(message, variant or v5.DEFAULT_VARIANT, extra)
+    elif format == "v4":
+        frames = v4.encode(message, variant or "", extra)
+    elif format == "v3":
+        frames = v3.encode(message, variant or "", extra, v3_ttl)
+    else:
+        raise EncodeError("WIRE_UNKNOWN_VARIANT", f"no format {format!r}; known are {', '.join(get_args(FormatName))}")
+    if extra is not None:
+        _check_extra(frames, message, format, extra, v3_ttl)
+    return frames
+
+
+def _check_extra(frames: list[bytes], message: Message, format: FormatName, extra: Extra, v3_ttl: TtlUnit) -> None:
+    """An Extra that was not made by decoding may say anything; what we write must read as what we were given."""
+    for name in Extra.__struct_fields__:
+        if name not in FORMATS[format].EXTRAS and getattr(extra, name) != getattr(NO_EXTRA, name):
+            raise EncodeError("WIRE_BAD_EXTRA", f"format {format} has nothing like {name}")
+    try:
+        decoded = decode(frames, format=format, v3_ttl=v3_ttl)
+    except DecodeError as error:
+        raise EncodeError("WIRE_BAD_EXTRA", f"with this extra nobody could read the message: {error}") from None
+    if msgspec.structs.replace(decoded.message, ttl_ticks=message.ttl_ticks) != message:  # v3 rounds milliseconds
+        raise EncodeError("WIRE_BAD_EXTRA", "with this extra the message would read as another one")
 
 
 def writes_text_version(decoded: Decoded) -> bool:
@@ -132,8 +151,3 @@ def writes_text_version(decoded: Decoded) -> bool:
     if decoded.format == v4.NAME:
         return v4.writes_text_version(decoded.variant, decoded.extra)
     return decoded.format == v3.NAME
-
-
-def _unknown_format(name: object) -> EncodeError:
-    known = ", ".join(get_args(FormatName))
-    return EncodeError("WIRE_UNKNOWN_VARIANT", f"no format {name!r}; known are {known}")

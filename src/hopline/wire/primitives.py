@@ -113,7 +113,7 @@ def write_version(version: int | bytes) -> bytes:
     if isinstance(version, bytes):
         return version
     if not 0 <= version <= 0xFFFF:
-        refuse_value("Version", version, "0 to 65535")
+        refuse_value("Version", version, "16 bits")
     return b"%d.0" % version
 
 
@@ -141,13 +141,18 @@ def write_ttl(ttl: int) -> bytes:
         raise EncodeError("WIRE_BAD_TTL", f"TTL is {ttl} and does not fit 64 bits") from None
 
 
+def write_lane(field: str, value: int) -> int:
+    """Check a value that goes into a lane beside others, so that the error can name it."""
+    if not 0 <= value <= 0xFFFF:
+        refuse_value(field, value, "a 16-bit lane")
+    return value
+
+
 def write_lanes(field: str, *lanes: int) -> bytes:
     """Write four packed lanes, or say which value does not fit."""
-    try:
-        return LANES.pack(*lanes)
-    except struct.error:
-        misfit = next(value for value in lanes if not 0 <= value <= 0xFFFF)
-        refuse_value(field, misfit, "a 16-bit lane")
+    for value in lanes:
+        write_lane(field, value)
+    return LANES.pack(*lanes)
 
 
 def write_distribution(value: int) -> int:
@@ -214,7 +219,11 @@ class Reader:
         size = self._length(field)
         start = self.pos
         raw = self._take(size, field)
-        text = read_text(raw, field, self.frame, start)
+        try:
+            text = read_text(raw, field, self.frame, start)
+        except DecodeError:
+            self.pos = start
+            raise
         self.note(size, field, raw)
         return text
 
@@ -226,15 +235,15 @@ class Reader:
 
     def leave(self, outer: int) -> None:
         """Skip what an entry holds beyond the known fields, and lift its bound."""
-        self.skip("unknown entry bytes")
+        self.skip("unknown entry bytes", "kept")
         self.end = outer
 
-    def skip(self, field: str) -> None:
+    def skip(self, field: str, meaning: str) -> None:
         """Skip everything up to the bound."""
         size = self.end - self.pos
         if size:
             self.pos = self.end
-            self.note(size, field, "kept")
+            self.note(size, field, meaning)
 
     def note(self, size: int, field: str, value: bytes | int | Lanes | str) -> None:
         """Put the `size` bytes just read on the map, if there is one."""

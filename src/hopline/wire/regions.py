@@ -31,7 +31,9 @@ class Description(NamedTuple):
 
     offset: int
     entries: int
-    divisor: int
+    divisor: int = 1
+    frame: int | None = None
+    """Where it stands, for the error that says so."""
 
 
 class Regions(NamedTuple):
@@ -66,21 +68,22 @@ def locate(
         body_start = body_end = -1
     else:
         if body.offset == 0 or body.offset > n:
-            raise DecodeError("WIRE_BAD_OFFSET", f"the body offset {body.offset} is outside the {n} frames")
+            reason = f"the body offset {body.offset} is outside the {n} frames"
+            raise DecodeError("WIRE_BAD_OFFSET", reason, frame=body.frame)
         body_start = n - body.offset
         body_end = body_start + body.entries
     # Downwards from the trailer: a part that is missing takes no room where the one below it starts.
     if callbacks.entries:
-        trailer = callbacks_end
+        trailer, lowest = callbacks_end, callbacks
     elif routing.entries:
-        trailer = routing_end
+        trailer, lowest = routing_end, routing
     elif body is not None and body_end >= 0:
-        trailer = body_end
+        trailer, lowest = body_end, body
     else:
-        trailer = highest
+        trailer, lowest = highest, callbacks
     if trailer > highest:
         reason = f"the trailer has {n - trailer} frames, at least {trailer_frames} are needed"
-        raise DecodeError("WIRE_BAD_OFFSET", reason)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=lowest.frame)
     if not callbacks.entries:
         callbacks_start = trailer
     if not routing.entries:
@@ -88,30 +91,30 @@ def locate(
     if body_start < 0:
         body_start = body_end = routing_start
     if routing_end > callbacks_start:
-        raise DecodeError("WIRE_BAD_OFFSET", "the routing entries reach into the callback entries")
-    if body_end > routing_start:
-        raise DecodeError("WIRE_BAD_OFFSET", "the body reaches into the entries that follow it")
-    first = routing_start if body is None else body_start
+        raise DecodeError("WIRE_BAD_OFFSET", "the routing entries reach into the callback entries", frame=routing.frame)
+    if body is not None and body_end > routing_start:
+        raise DecodeError("WIRE_BAD_OFFSET", "the body reaches into the entries that follow it", frame=body.frame)
+    first, top = (routing_start, routing) if body is None else (body_start, body)
     if first < ENVELOPE:
         reason = f"the message starts at frame {first}; frames 0 and 1 belong to the socket"
-        raise DecodeError("WIRE_BAD_OFFSET", reason)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=top.frame)
     return Regions(body_start, body_end, routing_start, routing_end, callbacks_start, trailer)
 
 
 def _entries(n: int, entries: Description, known: int, what: str) -> tuple[int, int]:
-    offset, count, divisor = entries
+    offset, count, divisor, frame = entries
     if count == 0:
         return 0, 0
     if not 0 < count <= MAX_ENTRIES:
-        raise DecodeError("WIRE_BAD_COUNT", f"{count} {what} entries; the limit is {MAX_ENTRIES}")
+        raise DecodeError("WIRE_BAD_COUNT", f"{count} {what} entries; the limit is {MAX_ENTRIES}", frame=frame)
     if divisor < known:
         reason = f"{what} entries of {divisor} frames; {known} are needed"
-        raise DecodeError("WIRE_BAD_ENTRY", reason)
+        raise DecodeError("WIRE_BAD_ENTRY", reason, frame=frame)
     end = n - offset + 1
     start = end - count * divisor
     if offset < 1 or start < 0:
         reason = f"{count} {what} entries of {divisor} frames do not fit at offset {offset} of {n} frames"
-        raise DecodeError("WIRE_BAD_OFFSET", reason)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=frame)
     return start, end
 
 

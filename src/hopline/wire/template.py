@@ -11,8 +11,9 @@ TTL. The rest are runs of bytes that come again and again:
 
 Reading: a dictionary over (length, first bytes) of the metaframe proposes where these runs lie; one prepared Struct cuts
 there; each run is looked up, by all of its bytes, among runs that the plain codec has read before. Every run says by its own
-lengths where it ends, so if each is known to the byte the plain codec would read the same; on any miss it does, and is
-remembered. Writing: the same runs are looked up by the values they were made from.
+lengths where it ends and how long what follows it is, so if each is known to the byte, and the lengths agree with the cut,
+the plain codec would read the same; on any miss it does, and is remembered. Writing: the same runs are looked up by the
+values they were made from.
 
 So an answer of this file is always an answer of `v6.py`, only sooner. It holds at most `limit` shapes and as many runs of
 each kind, then forgets all and starts again: a stranger who sends ever new shapes costs us time, not memory.
@@ -68,9 +69,9 @@ class Templates:
         self._shapes: dict[tuple[int, bytes], Struct] = {}
         # Read: run of bytes -> values.
         self._heads: dict[bytes, _Head] = {}
-        self._keys: dict[bytes, str] = {}
+        self._keys: dict[bytes, tuple[str, int]] = {}
         self._trails: dict[bytes, tuple[int, tuple[RoutingEntry, ...]]] = {}
-        self._tails: dict[bytes, tuple[tuple[MessageType, ...], bytes]] = {}
+        self._tails: dict[bytes, tuple[tuple[MessageType, ...], bytes, int]] = {}
         # Write: values -> run of bytes. Tuples of entries are found by who they are, not by what they hold: hashing them
         # would cost more than it saves, and the tuple kept beside the run keeps its identity from being given away.
         self._head_runs: dict[tuple[object, ...], bytes] = {}
@@ -86,10 +87,19 @@ class Templates:
             if shape is not None:
                 head_run, key, keys_run, signature, trail_run, tail_run, correlation_id, ttl, body = shape.unpack(meta)
                 head = self._heads.get(head_run)
-                domain = self._keys.get(keys_run)
+                keys = self._keys.get(keys_run)
                 trail = self._trails.get(trail_run)
                 tail = self._tails.get(tail_run)
-                if head and domain is not None and trail and tail and body == _ONE_BODY_FRAME:
+                # Two runs end in the length of what follows them; the shape must have cut just that much.
+                if (
+                    head
+                    and keys
+                    and trail
+                    and tail
+                    and keys[1] == len(signature)
+                    and tail[2] == len(correlation_id)
+                    and body == _ONE_BODY_FRAME
+                ):
                     message = Message(
                         frames[0],
                         head[0],
@@ -105,7 +115,7 @@ class Templates:
                         key,
                         tail[1],
                         head[7],
-                        domain,
+                        keys[0],
                         signature,
                         ttl,
                         trail[0],
@@ -125,9 +135,9 @@ class Templates:
         sizes = len(head), len(keys), len(message.signature), len(trail), len(tail), len(message.correlation_id)
         self._shapes[len(meta), meta[:_PREFIX]] = Struct("<{}sq{}s{}s{}s{}s{}sq8s".format(*sizes))
         self._heads[head] = _head(message)
-        self._keys[keys] = message.domain
+        self._keys[keys] = message.domain, len(message.signature)
         self._trails[trail] = message.hops, message.routing
-        self._tails[tail] = message.callback_points, message.callback_receiver_identity
+        self._tails[tail] = message.callback_points, message.callback_receiver_identity, len(message.correlation_id)
 
     def encode(self, message: Message) -> list[bytes]:
         """Encode a message as v6; the answer is that of `wire.encode`, and so are the errors."""

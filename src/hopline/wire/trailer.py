@@ -38,6 +38,7 @@ from hopline.wire.primitives import (
     read_text,
     read_version,
     write_distribution,
+    write_lane,
     write_lanes,
     write_number,
     write_number_version,
@@ -80,6 +81,12 @@ FIELDS: Final = {
     1: "WireFormatVersion",
 }
 
+EXTRAS: Final = frozenset(
+    """lead body_sizes body_offset after_body after_routing after_callbacks routing_rest callback_rest idle_routing
+    idle_callbacks trace_reserved callback_reserved body_reserved""".split()
+)
+"""What of Extra these formats have."""
+
 SHORTEST: Final = 13
 """Frames of the first such trailer; positions n-1 to n-13 never moved."""
 
@@ -111,7 +118,13 @@ def read_words(frames: list[bytes], trailer_frames: int) -> Words:
     routing = read_lanes(frames, n - 13, "RoutingDescription")
     callbacks = read_lanes(frames, n - 12, "CallbackDescription")
     body = read_lanes(frames, n - 2, "BodyDescription")
-    at = locate(n, trailer_frames, Description(*routing[:3]), Description(*callbacks[:3]), Description(*body[:3]))
+    at = locate(
+        n,
+        trailer_frames,
+        Description(*routing[:3], n - 13),
+        Description(*callbacks[:3], n - 12),
+        Description(*body[:2], frame=n - 2),
+    )
     return Words(routing, callbacks, body, at)
 
 
@@ -253,7 +266,7 @@ def write(
     if fixed >= 14:
         frames.append(message.signature)
     frames += (
-        write_lanes("RoutingDescription", *routing_word, message.hops),
+        write_lanes("RoutingDescription", *routing_word, write_lane("Hops", message.hops)),
         write_lanes("CallbackDescription", *callback_word, *write_reserved(keep.callback_reserved, 1)),
         message.receiver_identity,
         message.callback_receiver_identity,

@@ -65,6 +65,10 @@ from hopline.wire.regions import (
 NAME: Final = "v3"
 VARIANTS: Final = {"": None}
 DEFAULT_VARIANT: Final = ""
+EXTRAS: Final = frozenset(
+    "lead after_routing after_callbacks routing_rest callback_rest idle_routing idle_callbacks".split()
+)
+"""What of Extra this format has."""
 TRAILER: Final = 20
 FEWEST: Final = 22
 """Frames of the smallest message: two for the socket, the trailer with the body."""
@@ -118,7 +122,7 @@ def signature_fault(frames: list[bytes]) -> str | None:
 def structure(frames: list[bytes]) -> tuple[Description, Description, Regions]:
     """Check counts and offsets and find the entries; raises DecodeError if this is not v3, or broken."""
     if fault := signature_fault(frames):
-        raise DecodeError("WIRE_BAD_NUMBER", f"not v3: {fault}")
+        raise DecodeError("WIRE_OTHER_FORMAT", f"not v3: {fault}")
     n = len(frames)
     routing = _describe(frames, 14, 15, 19)
     callbacks = _describe(frames, 6, 7, 20)
@@ -140,7 +144,7 @@ def _describe(frames: list[bytes], offset_at: int, count_at: int, divisor_at: in
     n = len(frames)
     offset, count = (_number_or_none(frames, n - at, FIELDS[at]) for at in (offset_at, count_at))
     divisor = read_fixed(frames, n - divisor_at, I32, FIELDS[divisor_at])
-    return Description(offset, count, divisor) if offset and count else Description(0, 0, divisor)
+    return Description(offset, count, divisor, n - offset_at) if offset and count else Description(0, 0, divisor)
 
 
 def _number_or_none(frames: list[bytes], index: int, field: str) -> int:

@@ -35,12 +35,15 @@ VARIANTS: Final = {
 }
 """Variant: frames of the trailer, and whether versions are text."""
 DEFAULT_VARIANT: Final = ""
+EXTRAS: Final = trailer.EXTRAS | {"text_version"}
 FEWEST: Final = 16
 """Frames of the smallest message: two for the socket, one body, the shortest trailer."""
 
 _STAMP: Final = b"\4\0\0\0"
 _EARLIEST_STAMP: Final = b"\3\0\0\0"
 _KEY_SIZE: Final = 8
+_DOCUMENTED: Final = 15
+"""Frames of the document's trailer."""
 
 
 def signature_fault(frames: list[bytes]) -> str | None:
@@ -62,8 +65,11 @@ def signature_fault(frames: list[bytes]) -> str | None:
 def decode(frames: list[bytes]) -> Decoded:
     """Decode a v4 frame list; raises DecodeError."""
     if fault := signature_fault(frames):
-        raise DecodeError("WIRE_BAD_NUMBER", f"not v4: {fault}")
+        raise DecodeError("WIRE_OTHER_FORMAT", f"not v4: {fault}")
     words = trailer.read_words(frames, trailer.SHORTEST)
+    if not (any(words.body[:2]) or words.routing[1] or words.callbacks[1]) and len(frames) >= _DOCUMENTED + 2:
+        # Nothing lies above the trailer that could say how long it is: then it is the document's.
+        words = trailer.read_words(frames, _DOCUMENTED)
     text_version = _has_text_version(frames)
     if frames[-1] == _EARLIEST_STAMP:
         variant, number = "stamp-3", 3

@@ -22,6 +22,7 @@ from hopline.wire.message import Message
 NAME: Final = "v5"
 VARIANTS: Final = {"int32-stamp": b"\5\0\0\0", "uint16-stamp": b"\5\0"}
 DEFAULT_VARIANT: Final = "int32-stamp"
+EXTRAS: Final = trailer.EXTRAS
 TRAILER: Final = 17
 FEWEST: Final = 20
 """Frames of the smallest message: two for the socket, one body, the trailer."""
@@ -41,7 +42,7 @@ def signature_fault(frames: list[bytes]) -> str | None:
 def decode(frames: list[bytes]) -> Decoded:
     """Decode a v5 frame list; raises DecodeError."""
     if fault := signature_fault(frames):
-        raise DecodeError("WIRE_BAD_NUMBER", f"not v5: {fault}")
+        raise DecodeError("WIRE_OTHER_FORMAT", f"not v5: {fault}")
     words = trailer.read_words(frames, TRAILER)
     message, keep = trailer.read(frames, words, TRAILER, text_version=False)
     return Decoded(NAME, _STAMPS[frames[-1]], 5, message, Extra(**keep) if keep else None)

@@ -66,6 +66,11 @@ VARIANTS: Final = {"": 6, "early": 5}
 """Variant: the number it writes."""
 DEFAULT_VARIANT: Final = ""
 NUMBERS: Final = (4, 5, 6)
+EXTRAS: Final = frozenset(
+    """wire_version lead body_sizes body_offset body_copy after_body routing_rest callback_rest trace_reserved
+    routing_reserved body_reserved trailing""".split()
+)
+"""What of Extra this format has."""
 SHORTEST: Final = 82
 """Bytes of a metaframe in which everything is empty."""
 FEWEST: Final = 4
@@ -102,7 +107,7 @@ def signature_fault(frames: list[bytes]) -> str | None:
 def decode(frames: list[bytes]) -> Decoded:
     """Decode a v6 frame list; raises DecodeError."""
     if fault := signature_fault(frames):
-        raise DecodeError("WIRE_BAD_NUMBER", f"not v6: {fault}")
+        raise DecodeError("WIRE_OTHER_FORMAT", f"not v6: {fault}")
     meta = frames[-1]
     try:
         number, size = _u16_u32(meta, 0)
@@ -288,11 +293,11 @@ def _copy_end(meta: bytes, pos: int) -> int:
 
 def _body_start(n: int, offset: int, count: int, *, early: bool) -> int:
     """The index of the first body frame: one-based from the end, in early metaframes not so."""
-    if early:
+    if count == 0 and offset == 0:
+        start = n - 1
+    elif early:
         # Early senders wrote 2, 1 or an absolute 2 for the one frame they ever sent; only several frames need the offset.
         start = n - 2 if count == 1 else offset
-    elif count == 0 and offset == 0:
-        start = n - 1
     else:
         start = n - offset
     if start < ENVELOPE or start + count > n - 1:
@@ -337,7 +342,7 @@ def select(frames: list[bytes]) -> Selected:
         raise _fault(frames) from None
 
 
-def walk(reader: Reader) -> None:
+def walk(reader: Reader, *, is_early: bool = False) -> None:
     """Read a metaframe step by step; raises DecodeError with the byte where it breaks."""
     reader.number(U16, "WireFormatVersion")
     reader.blob("Partition")
@@ -367,7 +372,9 @@ def walk(reader: Reader) -> None:
     reader.blob("CorrelationId")
     reader.number(I64, "TTL")
     reader.lanes("BodyFirstFrameOffset, BodyFrameCount")
-    reader.skip("bytes after the last field")
+    if is_early:
+        reader.blob("copy of the body")
+    reader.skip("bytes after the last field", "kept")
 
 
 def encode(message: Message, variant: str = DEFAULT_VARIANT, extra: Extra | None = None) -> list[bytes]:
@@ -492,7 +499,8 @@ def _misfit(message: Message, body_offset: int, body_count: int) -> EncodeError:
             write_number_version(version)
         write_lanes("TraceOptions", message.trace_options, message.distribution, 0, 0)
         write_number(I64, "CallbackKey", message.callback_key)
-        write_lanes("RoutingEntryCount, Hops", len(message.routing), message.hops, 0, 0)
+        write_number(U16, "Hops", message.hops)
+        write_number(U16, "RoutingEntryCount", len(message.routing))
         write_number(U16, "CallbackEntryCount", len(message.callback_points))
         write_ttl(message.ttl_ticks)
         write_lanes("BodyFirstFrameOffset, BodyFrameCount", body_offset, body_count, 0, 0)

@@ -69,7 +69,7 @@ def test_the_unit_of_v3_ttl(hopline):
 def test_a_format_can_be_forced(hopline):
     result = hopline("decode", "--format", "v5", objects=[hexed(encode(HELLO))])
     assert result.code == 1
-    assert result.lines[0]["error"]["code"] == "WIRE_BAD_NUMBER"
+    assert result.lines[0]["error"]["code"] == "WIRE_OTHER_FORMAT"
 
 
 def test_unknown_trace_options_are_kept_with_a_warning(hopline):
@@ -167,6 +167,44 @@ def on_a_terminal(*arguments):
         pass
     os.close(controller)
     return process.wait(20), shown.decode()
+
+
+def test_what_comes_from_the_wire_cannot_drive_the_terminal(tmp_path):
+    path = tmp_path / "lines"
+    message = Message(
+        identity=b"\x1b[2J", domain="\x1b]0;owned\x07", routing=(RoutingEntry("tcp://\x1b[31m\nforged", b"\x1b"),)
+    )
+    path.write_text(json.dumps(hexed(encode(message))))
+    for command in ("decode", "explain"):
+        _, shown = on_a_terminal(command, str(path))
+        assert "\x1b[2J" not in shown
+        assert "\x1b]0;" not in shown
+        assert "\nforged" not in shown
+
+
+def test_files_that_cannot_be_read_or_written_are_said_so(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text(json.dumps(hexed(encode(HELLO))))
+    hopline_path = f"{sys.executable} -m hopline decode"
+    for command in (f"{hopline_path} {path} >/dev/full", f"{hopline_path} <&-", f"{hopline_path} {path} >&-"):
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=50, check=False)
+        assert done.returncode == 2, command
+        assert "Traceback" not in done.stderr
+
+
+def test_a_byte_order_mark_does_no_harm(hopline):
+    assert hopline("decode", text=b"\xef\xbb\xbf" + json.dumps(hexed(encode(HELLO))).encode()).code == 0
+
+
+def test_a_rejected_line_counts_even_if_the_reader_goes_away(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("{\n" * 100_000)
+    with subprocess.Popen(
+        [sys.executable, "-m", "hopline", "decode", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 1
 
 
 def test_on_a_terminal_it_is_for_people(tmp_path):

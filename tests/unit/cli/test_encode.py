@@ -54,6 +54,20 @@ def test_options_overrule_the_line_and_leave_its_extra_behind(hopline):
     assert result.lines == [{"ok": True, **hexed(encode(HELLO, "v6", "early", Extra(trailing=b"new")))}]
 
 
+def test_an_option_that_says_what_the_line_means_anyway_changes_nothing(hopline):
+    fields = message_to_json(HELLO)
+    early = {"fields": fields, "variant": "early"}
+    assert hopline("encode", "--format", "v6", objects=[early]).lines == hopline("encode", objects=[early]).lines
+    future = {"fields": fields, "extra": {"trailing": "6e6577"}}
+    expected = [{"ok": True, **hexed(encode(HELLO, "v6", "", Extra(trailing=b"new")))}]
+    for options in ((), ("--format", "v6"), ("--variant", ""), ("--format", "v6", "--variant", "")):
+        assert hopline("encode", *options, objects=[future]).lines == expected
+    v5 = {"fields": fields, "format": "v5", "extra": {"lead": ["ff"]}}
+    expected = [{"ok": True, **hexed(encode(HELLO, "v5", None, Extra(lead=(b"\xff",))))}]
+    for options in ((), ("--variant", "int32-stamp"), ("--variant", "")):
+        assert hopline("encode", *options, objects=[v5]).lines == expected
+
+
 def test_the_unit_of_v3_ttl(hopline):
     line = {"fields": {"ttl_ticks": 1}, "format": "v3"}
     assert hopline("encode", objects=[line]).lines[0]["frames"][-4] == "0100000000000000"

@@ -75,8 +75,15 @@ def test_wrong_usage_is_exit_2_and_shows_no_key(hopline, tmp_path):
         ("--keys", str(tmp_path)),
         ("--scheme", "rot13"),
         ("--algorithm", "crc"),
+        ("--scheme", "full", "--algorithm", "md5"),
+        ("--key", "5ecre7=dom"),
     ):
         result = hopline("verify", *arguments)
         assert result.code == 2, arguments
         assert "Traceback" not in result.errors
         assert "5ecre7" not in result.errors
+
+
+def test_every_ttl_of_v3_can_be_judged(hopline):
+    old = hexed(encode(Message(identity=b"HELLO", ttl_ticks=2**63 - 1), "v3", v3_ttl="ticks"))
+    assert verdicts(hopline("verify", objects=[old])) == ["unsigned"]

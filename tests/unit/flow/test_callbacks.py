@@ -74,11 +74,22 @@ ANSWER = {
         ({"callback_key": 8}, False),
         ({"callback_receiver_identity": b"\0other"}, False),
         ({"callback_receiver_node_identity": b"n2"}, False),
+        ({"callback_receiver_node_identity": b""}, True),
         ({"version": 2}, False),
         ({"callback_key": 0, "callback_receiver_node_identity": b""}, True),
         ({"callback_key": 0, "correlation_id": b"other"}, False),
     ],
-    ids=["same", "key decides", "other key", "other hub", "other node", "other type", "v4: by flow", "v4: other flow"],
+    ids=[
+        "same",
+        "key decides",
+        "other key",
+        "other hub",
+        "other node",
+        "v4: no node",
+        "other type",
+        "v4: by flow",
+        "v4: other flow",
+    ],
 )
 def test_an_answer_is_known_by_key_or_without_one_by_flow(change, expected):
     assert is_answer(Message(**{**ANSWER, **change}), REQUEST) is expected

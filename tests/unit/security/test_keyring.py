@@ -108,6 +108,7 @@ def test_a_key_file():
         unsigned = true
         [domains.new]
         keys = ["00"]
+        unsigned = false
         """
     )
     assert domains == [
@@ -131,10 +132,10 @@ def test_a_key_file():
         ("domains = " + "[" * 100_000, "not TOML"),
         ("keys = 1", "no table"),
         ("[domains]\norders = 1", "not a table"),
-        ("[domains.d]\nkey = '00'", "unknown settings key"),
+        ("[domains.d]\n5ecre7 = '00'", "1 unknown settings"),
         ("[domains.d]\nkeys = '00'", "list of texts"),
         ("[domains.d]\nkeys = [1]", "list of texts"),
-        ("[domains.d]\nkeys = ['00']\nunsigned = false", "list of texts"),
+        ("[domains.d]\nkeys = ['00']\nunsigned = 7", "list of texts"),
         ("[domains.d]\nkeys = ['5ecret']", "not hexadecimal"),
     ],
 )

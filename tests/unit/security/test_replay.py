@@ -53,3 +53,10 @@ def test_a_full_window_refuses_what_is_as_old_as_the_one_that_gave_way():
     assert window.admit(signature(51), 100)
     assert window.admit(signature(60), 100)
     assert not window.admit(signature(51, nonce=1), 100)
+
+
+def test_a_clock_that_is_set_back_brings_nothing_back():
+    window = ReplayWindow(window_ns=10)
+    assert window.admit(signature(100), 100)
+    assert window.admit(signature(120), 120)
+    assert not window.admit(signature(100), 105)

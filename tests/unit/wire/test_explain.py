@@ -129,6 +129,28 @@ def test_broken_descriptions_are_shown_as_they_are():
     assert rows(explain(frames))[len(frames) - 2, 0].meaning == '"xyz"'
 
 
+def test_text_that_is_none_is_on_the_map_and_is_where_it_breaks():
+    *front, meta = encode(Message(identity=b"HELLO", domain="dom"))
+    frames = [*front, meta.replace(b"dom", b"d\xff\xff")]
+    explanation = explain(frames)
+    assert explanation.error.code == "WIRE_BAD_TEXT"
+    assert explanation.spans[-1][:2] == (3, explanation.error.offset)
+    assert covered(frames, explanation)
+
+
+def test_the_repeated_body_of_an_early_metaframe_has_its_name():
+    fields = [span.field for span in explain(encode(SAMPLE, "v6", "early")).spans]
+    assert fields[-2:] == ["length of copy of the body", "copy of the body"]
+
+
+def test_a_wrong_offset_is_shown_where_it_stands():
+    frames = encode(SAMPLE, "v4", "trailer-13")
+    frames[-12] = frames[-12].replace(b"\x0e", b"\x0d", 1)
+    explanation = explain(frames)
+    assert (explanation.error.code, explanation.error.frame) == ("WIRE_BAD_OFFSET", len(frames) - 12)
+    assert [span.field for span in explanation.spans][-14] == "not located"
+
+
 @pytest.mark.parametrize("frames", [[], [b""], [b"a", b"b", b"c"]])
 def test_no_format_at_all(frames):
     explanation = explain(frames)
@@ -138,5 +160,5 @@ def test_no_format_at_all(frames):
 
 def test_a_format_that_was_asked_for():
     explanation = explain(encode(SAMPLE, "v5"), format="v6")
-    assert explanation.error.code == "WIRE_BAD_NUMBER"
+    assert explanation.error.code == "WIRE_OTHER_FORMAT"
     assert explanation.spans[-1].field == "not readable" or explanation.spans[-1].frame == 27

@@ -1,5 +1,6 @@
 """Numbers, lanes, text and the walking reader, each in both directions."""
 
+import struct
 from collections.abc import Callable
 from struct import Struct
 
@@ -105,12 +106,17 @@ def test_lanes_are_four_numbers_in_document_order() -> None:
 @pytest.mark.parametrize("lane", range(4))
 @pytest.mark.parametrize("value", [-1, 0x10000])
 def test_a_lane_that_does_not_fit_is_never_wrapped(lane: int, value: int) -> None:
-    lanes = [1, 1, 1, 1]
+    lanes = [0, 1, 0x8000, 0xFFFF]
     lanes[lane] = value
     with pytest.raises(EncodeError) as caught:
         write_lanes("RoutingDescription", *lanes)
     assert caught.value.code == "WIRE_OVERFLOW"
     assert str(caught.value) == f"RoutingDescription is {value} and does not fit a 16-bit lane"
+
+
+def test_a_lane_that_is_no_whole_number_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(struct.error):
+        write_lanes("RoutingDescription", 1, 2, 3, 0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [0, 7, 9])
@@ -138,6 +144,7 @@ def test_kept_reserved_lanes_of_another_size_are_refused(size: int, lanes: int) 
     with pytest.raises(EncodeError) as caught:
         write_reserved(b"x" * size, lanes)
     assert caught.value.code == "WIRE_BAD_EXTRA"
+    assert str(caught.value) == f"reserved lanes of {size} bytes where {2 * lanes} are needed"
 
 
 @pytest.mark.parametrize("text", ["", "dom", "tcp://10.0.0.1:5101", "Grüße", "\N{EARTH GLOBE EUROPE-AFRICA}", "a\0b"])
@@ -267,7 +274,7 @@ def test_reader_reads_field_after_field_and_draws_the_map() -> None:
     assert reader.blob("Identity") == b"N1"
     assert reader.lanes("Lanes") == (1, 2, 3, 4)
     assert reader.text("Domain") == "dom"
-    reader.skip("rest")
+    reader.skip("rest", "kept")
     assert spans == [
         Span(3, 0, 2, "WireFormatVersion", "6"),
         Span(3, 2, 4, "length of Identity", "2"),
@@ -277,7 +284,7 @@ def test_reader_reads_field_after_field_and_draws_the_map() -> None:
         Span(3, 20, 3, "Domain", '"dom"'),
         Span(3, 23, 2, "rest", "kept"),
     ]
-    reader.skip("nothing is left, nothing is noted")
+    reader.skip("nothing is left, nothing is noted", "")
     assert len(spans) == 7
 
 

@@ -103,6 +103,18 @@ def test_every_cut_and_every_changed_byte_is_answered_like_the_plain_codec():
             assert _answer(templates.decode, [*front, meta]) == decode([*front, meta])
 
 
+@pytest.mark.parametrize("field", ["correlation_id", "signature"])
+def test_a_run_that_states_another_length_than_was_cut_is_not_taken(field):
+    templates = Templates()
+    short, long = (msgspec.structs.replace(REQUEST, **{field: b"C" * size}) for size in (2, 3))
+    *front, meta = encode(short)
+    for message in (short, long):
+        templates.decode(encode(message))
+    lying = [*front, meta.replace(b"\2\0\0\0CC", b"\3\0\0\0CC")]
+    assert lying[-1] != meta
+    assert _answer(templates.decode, lying) == _answer(decode, lying)
+
+
 def _answer(function, frames):
     try:
         return function(frames)

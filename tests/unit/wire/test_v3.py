@@ -7,6 +7,7 @@ import pytest
 
 from hopline.errors import DecodeError, EncodeError
 from hopline.wire import Message, MessageType, RoutingEntry, TtlUnit, decode, detect, encode, select
+from hopline.wire.v3 import FIELDS
 from hopline.wire.v3 import encode as encode_v3
 from tests.vectors.golden import (
     DEFAULT_MESSAGE,
@@ -248,19 +249,19 @@ def test_unknown_trace_options_are_kept() -> None:
         pytest.param({CALLBACKS: b"\x02\x00"}, "WIRE_BAD_LENGTH", CALLBACKS, id="callback count of 2 bytes"),
         pytest.param({CALLBACK_OFFSET: b"\x15"}, "WIRE_BAD_LENGTH", CALLBACK_OFFSET, id="callback offset of 1 byte"),
         pytest.param({28: b"\xff"}, "WIRE_BAD_TEXT", 28, id="URI not UTF-8"),
-        pytest.param({ROUTES: i32(-2)}, "WIRE_BAD_COUNT", None, id="negative count"),
-        pytest.param({ROUTES: i32(2**31 - 1)}, "WIRE_BAD_COUNT", None, id="huge count"),
-        pytest.param({CALLBACKS: i32(65536)}, "WIRE_BAD_COUNT", None, id="callback count above the limit"),
-        pytest.param({ROUTES: i32(65535)}, "WIRE_BAD_OFFSET", None, id="more entries than frames"),
-        pytest.param({ROUTING_OFFSET: i32(-2)}, "WIRE_BAD_OFFSET", None, id="negative offset"),
-        pytest.param({ROUTING_OFFSET: i32(2**31 - 1)}, "WIRE_BAD_OFFSET", None, id="huge offset"),
-        pytest.param({ROUTING_OFFSET: i32(26)}, "WIRE_BAD_OFFSET", None, id="routing in the callbacks"),
-        pytest.param({ROUTING_OFFSET: i32(28)}, "WIRE_BAD_OFFSET", None, id="routing in the socket's frames"),
-        pytest.param({CALLBACK_OFFSET: i32(20)}, "WIRE_BAD_OFFSET", None, id="callbacks in the trailer"),
-        pytest.param({ROUTING_DIVISOR: i32(1)}, "WIRE_BAD_ENTRY", None, id="routing divisor 1"),
-        pytest.param({ROUTING_DIVISOR: i32(-2)}, "WIRE_BAD_ENTRY", None, id="routing divisor negative"),
-        pytest.param({CALLBACK_DIVISOR: i32(2)}, "WIRE_BAD_ENTRY", None, id="callback divisor 2"),
-        pytest.param({CALLBACK_DIVISOR: i32(2**31 - 1)}, "WIRE_BAD_OFFSET", None, id="huge callback divisor"),
+        pytest.param({ROUTES: i32(-2)}, "WIRE_BAD_COUNT", ROUTING_OFFSET, id="negative count"),
+        pytest.param({ROUTES: i32(2**31 - 1)}, "WIRE_BAD_COUNT", ROUTING_OFFSET, id="huge count"),
+        pytest.param({CALLBACKS: i32(65536)}, "WIRE_BAD_COUNT", CALLBACK_OFFSET, id="callback count above the limit"),
+        pytest.param({ROUTES: i32(65535)}, "WIRE_BAD_OFFSET", ROUTING_OFFSET, id="more entries than frames"),
+        pytest.param({ROUTING_OFFSET: i32(-2)}, "WIRE_BAD_OFFSET", ROUTING_OFFSET, id="negative offset"),
+        pytest.param({ROUTING_OFFSET: i32(2**31 - 1)}, "WIRE_BAD_OFFSET", ROUTING_OFFSET, id="huge offset"),
+        pytest.param({ROUTING_OFFSET: i32(26)}, "WIRE_BAD_OFFSET", ROUTING_OFFSET, id="routing in the callbacks"),
+        pytest.param({ROUTING_OFFSET: i32(28)}, "WIRE_BAD_OFFSET", ROUTING_OFFSET, id="routing in the socket's frames"),
+        pytest.param({CALLBACK_OFFSET: i32(20)}, "WIRE_BAD_OFFSET", CALLBACK_OFFSET, id="callbacks in the trailer"),
+        pytest.param({ROUTING_DIVISOR: i32(1)}, "WIRE_BAD_ENTRY", ROUTING_OFFSET, id="routing divisor 1"),
+        pytest.param({ROUTING_DIVISOR: i32(-2)}, "WIRE_BAD_ENTRY", ROUTING_OFFSET, id="routing divisor negative"),
+        pytest.param({CALLBACK_DIVISOR: i32(2)}, "WIRE_BAD_ENTRY", CALLBACK_OFFSET, id="callback divisor 2"),
+        pytest.param({CALLBACK_DIVISOR: i32(2**31 - 1)}, "WIRE_BAD_OFFSET", CALLBACK_OFFSET, id="huge callback divisor"),
     ],
 )
 def test_a_broken_message_is_refused_with_its_place(changes: dict[int, bytes], code: str, place: int | None) -> None:
@@ -298,13 +299,13 @@ def test_what_does_not_look_like_v3_says_why(changes: dict[int, bytes], reason: 
     assert dict(caught.value.tried)["v3"] == reason
     with pytest.raises(DecodeError) as caught:
         decode(frames, format="v3")
-    assert (caught.value.code, str(caught.value)) == ("WIRE_BAD_NUMBER", f"not v3: {reason}")
+    assert (caught.value.code, str(caught.value)) == ("WIRE_OTHER_FORMAT", f"not v3: {reason}")
 
 
 def test_too_few_frames_are_not_v3() -> None:
     with pytest.raises(DecodeError) as caught:
         decode(V3_EMPTY_FRAMES[1:], format="v3")
-    assert (caught.value.code, str(caught.value)) == ("WIRE_BAD_NUMBER", "not v3: 21 frames, at least 22 are needed")
+    assert (caught.value.code, str(caught.value)) == ("WIRE_OTHER_FORMAT", "not v3: 21 frames, at least 22 are needed")
 
 
 @pytest.mark.parametrize(
@@ -344,6 +345,15 @@ def test_more_entries_than_the_limit_are_refused_on_encode_too(message: Message)
     # decisions: limits - a count above the limit is an error. What we write we must be able to read.
     with pytest.raises(EncodeError, match=r"65535|65536"):
         encode(message, "v3")
+
+
+def test_as_many_entries_as_the_limit_are_written_and_read() -> None:
+    message = Message(routing=(RoutingEntry("u", b"i"),) * 65535, callback_points=(MessageType(b"i", 1, b"p"),) * 65535)
+    assert decode(encode(message, "v3")).message == message
+
+
+def test_fields_stand_where_the_document_puts_them() -> None:
+    assert list(FIELDS) == list(range(20, 0, -1))
 
 
 def test_v3_has_no_variants() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hopline.errors import DecodeError, EncodeError
-from hopline.wire import Message, MessageType, decode, detect, encode, select
+from hopline.wire import Extra, Message, MessageType, decode, detect, encode, select
 from tests.vectors.golden import (
     V4_FRAMES,
     V4_MESSAGE,
@@ -234,6 +234,24 @@ def test_new_frames_on_top_are_skipped_and_kept(variant: str, new: tuple[bytes, 
     assert decoded.extra.after_callbacks == new
 
 
+@pytest.mark.parametrize(
+    ("variant", "read_as"),
+    [("", ""), ("text-version", "text-version"), ("stamp-3", "stamp-3")],
+)
+def test_without_entries_and_body_the_trailer_is_the_one_of_the_document(variant: str, read_as: str) -> None:
+    # Nothing says where it ends; document 002 has fifteen frames.
+    empty = bare(variant)
+    frames = changed([*empty[:2], *[b"lead"] * (variant == "stamp-3"), *empty[3:]], {BODY: lanes(0, 0)})
+    decoded = decode_losslessly(frames)
+    message = VARIANTS[variant][1]
+    assert decoded.variant == read_as
+    assert (decoded.message.body, decoded.message.domain, decoded.message.signature) == (
+        b"",
+        message.domain,
+        message.signature,
+    )
+
+
 def test_stamp_3_needs_the_packed_descriptions() -> None:
     # protocol 1.7, rule 5: "packed 8-byte frames at n-2, n-5, n-12, n-13".
     frames, _ = VARIANTS["stamp-3"]
@@ -253,7 +271,7 @@ def test_other_stamps_are_not_v4(stamp: str) -> None:
     assert caught.value.code == "WIRE_UNKNOWN_FORMAT"
     with pytest.raises(DecodeError, match=r"^not v4: the last frame is neither") as caught:
         decode(frames, format="v4")
-    assert caught.value.code == "WIRE_BAD_NUMBER"
+    assert caught.value.code == "WIRE_OTHER_FORMAT"
 
 
 def test_smallest_message_has_sixteen_frames() -> None:
@@ -269,3 +287,12 @@ def test_packed_descriptions_of_another_size_are_refused(place: int) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(changed(V4_FRAMES, {place: bytes(4)}))
     assert (caught.value.code, caught.value.frame) == ("WIRE_BAD_LENGTH", 26 - place)
+
+
+def test_a_message_without_any_part_above_its_trailer_has_the_documents_trailer() -> None:
+    # Nothing says how long the trailer is; the document says 15 frames.
+    frames = encode(Message(identity=b"HELLO", version=1, domain="dom", signature=b"sig"), "v4", "", Extra(body_sizes=()))
+    frames[-2] = bytes(8)
+    decoded = decode(frames)
+    assert (decoded.variant, decoded.message.domain, decoded.message.signature) == ("", "dom", b"sig")
+    assert encode(decoded.message, "v4", decoded.variant, decoded.extra) == frames

@@ -408,7 +408,7 @@ def test_other_numbers_are_no_metaframe(number: int) -> None:
     frames = message_with(WireFormatVersion=u16(number))
     with pytest.raises(DecodeError) as caught:
         decode(frames, format="v6")
-    assert caught.value.code == "WIRE_BAD_NUMBER"
+    assert caught.value.code == "WIRE_OTHER_FORMAT"
     assert str(number) in str(caught.value)
 
 
@@ -552,3 +552,11 @@ def test_the_rest_of_the_message_may_change_and_the_kept_frames_stay() -> None:
     decoded = decode(changed(V6_FRAMES, {3: b"delimiter"}))
     frames = encode(Message(identity=b"EHHLO", version=1), "v6", decoded.variant, decoded.extra)
     assert frames[:3] == [b"", b"delimiter", b""]
+
+
+def test_an_early_message_without_a_body() -> None:
+    *front, _, meta = encode(Message(identity=b"HELLO", version=1), "v6", "early")
+    frames = [*front, meta[:-12] + bytes(8) + meta[-4:]]
+    decoded = decode(frames)
+    assert (decoded.variant, decoded.message.body) == ("early", b"")
+    assert encode(decoded.message, "v6", decoded.variant, decoded.extra) == frames

@@ -82,8 +82,21 @@ FIELDS: Final = {
 }
 
 EXTRAS: Final = frozenset(
-    """lead body_sizes body_offset after_body after_routing after_callbacks routing_rest callback_rest idle_routing
-    idle_callbacks trace_reserved callback_reserved body_reserved""".split()
+    [
+        "lead",
+        "body_sizes",
+        "body_offset",
+        "after_body",
+        "after_routing",
+        "after_callbacks",
+        "routing_rest",
+        "callback_rest",
+        "idle_routing",
+        "idle_callbacks",
+        "trace_reserved",
+        "callback_reserved",
+        "body_reserved",
+    ]
 )
 """What of Extra these formats have."""
 

@@ -66,7 +66,7 @@ NAME: Final = "v3"
 VARIANTS: Final = {"": None}
 DEFAULT_VARIANT: Final = ""
 EXTRAS: Final = frozenset(
-    "lead after_routing after_callbacks routing_rest callback_rest idle_routing idle_callbacks".split()
+    ["lead", "after_routing", "after_callbacks", "routing_rest", "callback_rest", "idle_routing", "idle_callbacks"]
 )
 """What of Extra this format has."""
 TRAILER: Final = 20

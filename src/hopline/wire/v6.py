@@ -67,8 +67,20 @@ VARIANTS: Final = {"": 6, "early": 5}
 DEFAULT_VARIANT: Final = ""
 NUMBERS: Final = (4, 5, 6)
 EXTRAS: Final = frozenset(
-    """wire_version lead body_sizes body_offset body_copy after_body routing_rest callback_rest trace_reserved
-    routing_reserved body_reserved trailing""".split()
+    [
+        "wire_version",
+        "lead",
+        "body_sizes",
+        "body_offset",
+        "body_copy",
+        "after_body",
+        "routing_rest",
+        "callback_rest",
+        "trace_reserved",
+        "routing_reserved",
+        "body_reserved",
+        "trailing",
+    ]
 )
 """What of Extra this format has."""
 SHORTEST: Final = 82

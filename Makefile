@@ -21,7 +21,7 @@ NOT_COUNTED := src/hopline/wire/columnar.py,src/hopline/wire/spans.py
 # A message to try the wheel with: the smallest of the v6 vectors.
 LINE := {"frames":["","","0a0568656c6c6f","06000000000001000500000048454c4c4f00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000200010000000000"]}
 
-.PHONY: help install demo test quick check format bench fuzz dist docs constraints clean
+.PHONY: help install demo test quick check format bench fuzz soak dist docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ bench: .venv/installed ## measure
 
 fuzz: .venv/installed-dev ## fuzz for long
 	$(PY) tests/fuzz/run.py --long
+
+soak: .venv/installed-dev ## ten nodes with faults, for five minutes
+	$(PY) -m tests.e2e.soak
 
 # `build` makes the wheel from the sdist, so trying the wheel tries both.
 dist: .venv/installed-dev ## build the wheel and the sdist, and try the wheel without extras in a clean venv

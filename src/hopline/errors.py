@@ -4,6 +4,10 @@
     +-- WireError           bytes and Message did not fit together
     |   +-- DecodeError     remote fault: the bytes break their format, whoever sent them must mend them
     |   +-- EncodeError     local fault: the message does not fit the format it should be written in
+    +-- PayloadError        a body is not what its type says (remote), or a payload class is declared wrongly (local)
+    +-- TransportError      local fault: an address is bad or taken
+    +-- DeliveryError       a message did not come to a good end; the code says which end
+    |   +-- RemoteError     remote fault: the handler of the message failed
     +-- SecurityError       local fault: keys or domains are configured wrongly
     +-- InputError          local fault: a line, file or option that was handed to us is not what it must be
 
@@ -82,9 +86,37 @@ CODES: Final[dict[str, Code]] = {
         "What was kept beside the message does not fit the message.",
         "Encode with the `extra` that came with this message, or leave it out.",
     ),
+    "PAYLOAD_BROKEN": Code(
+        "A body cannot be read as the payload that its message type stands for.",
+        "Sender and receiver disagree about the payload class; raise the message version when it changes.",
+    ),
+    "PAYLOAD_BAD_TYPE": Code(
+        "A class is no payload, or is declared in a way that cannot work.",
+        'Declare it with @message("IDENTITY", version=1).',
+    ),
+    "TRANSPORT_BAD_ADDRESS": Code("An address cannot be understood.", "Write tcp://HOST:PORT or ipc://PATH."),
+    "TRANSPORT_ADDRESS_IN_USE": Code("An address is taken.", "Choose another port, or 0 for any free one."),
+    "TRANSPORT_BAD_KEY": Code("A CURVE key is missing or is none.", "Make one with `hopline keys new --curve`."),
+    "TRANSPORT_EXHAUSTED": Code(
+        "The process has no file descriptors left for another connection.", "Raise the limit: `ulimit -n`."
+    ),
+    "TRANSPORT_CLOSED": Code("The transport is closed.", "Start a new node."),
+    "NO_ROUTE": Code("Nobody handles the message.", "Is the actor running, and is its node a peer?"),
+    "EXPIRED": Code("The time to live or the deadline is over.", "Allow more time, or look where it was spent."),
+    "PEER_LOST": Code("The node that had the message is gone.", "Send it again if that does no harm."),
+    "REMOTE_ERROR": Code("The handler of the message failed.", "The error carries type, text and stack of the failure."),
+    "OVERFLOW": Code("A queue is full.", "Send less, handle faster, or let the sender wait (policy wait)."),
+    "CLOSED": Code("The node is stopping.", "Nothing; the message was not handled."),
+    "REJECTED": Code("The message was refused: broken, forged, repeated or not allowed.", "See the dead letter."),
+    "HOP_LIMIT": Code("The message went over too many nodes.", "Stale routes make a message go round; see its trail."),
+    "QUARANTINED": Code("The message failed its actor too often.", "Mend the handler; the dead letter holds the message."),
     "INPUT_BAD_JSON": Code("A line is not JSON of the expected shape.", "One JSON object a line; see `--help`."),
     "INPUT_BAD_HEX": Code("A value that must be hexadecimal is not.", "Two hexadecimal digits a byte."),
     "INPUT_TOO_LONG": Code("A line is longer than is read at once.", "Split the input; the limit is in the message."),
+    "INPUT_BAD_CONFIG": Code(
+        "A configuration file cannot be read or has settings that do not exist.",
+        "See hopline.assembly for all settings; the message names the place.",
+    ),
     "INPUT_BAD_KEY": Code(
         "A key is not DOMAIN=HEX, or a key file is not as documented.",
         "See docs/security.md; `hopline verify --help` has an example.",
@@ -167,6 +199,32 @@ class DecodeError(WireError):
 
 class EncodeError(WireError):
     """The message does not fit the format it should be written in: a local fault."""
+
+
+class PayloadError(HoplineError):
+    """A body is not what its type says, or a payload class is declared wrongly."""
+
+
+class TransportError(HoplineError):
+    """An address is bad or taken, or the transport is closed: a local fault."""
+
+
+class DeliveryError(HoplineError):
+    """A message did not come to a good end; `code` says which end it came to, such as NO_ROUTE or EXPIRED."""
+
+
+class RemoteError(DeliveryError):
+    """The handler of a message failed: a remote fault.
+
+    >>> str(RemoteError("ValueError", "no such order", ""))
+    'ValueError: no such order'
+    """
+
+    def __init__(self, type_name: str, text: str, stack: str) -> None:
+        super().__init__("REMOTE_ERROR", f"{type_name}: {text}")
+        self.type_name = type_name
+        self.text = text
+        self.stack = stack
 
 
 class SecurityError(HoplineError):

@@ -27,3 +27,16 @@ EXCEPTION = MessageType(b"KINO.EXCEPTION", 1)
 
 RECEIPT = MessageType(b"KINO.RCPTCONFIRM", 1)
 """What a node answers when a message with this callback point has arrived; the receiving node takes the point out."""
+
+HUB_PREFIX = b"\0"
+ACTOR_PREFIX = b"\1"
+
+
+def is_hub(receiver: bytes) -> bool:
+    """Whether a receiver identity names a hub; its first byte says so."""
+    return receiver[:1] == HUB_PREFIX
+
+
+def is_actor(receiver: bytes) -> bool:
+    """Whether a receiver identity names an actor; its first byte says so."""
+    return receiver[:1] == ACTOR_PREFIX

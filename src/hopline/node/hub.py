@@ -1,0 +1,284 @@
+"""The MessageHub: sends, and waits for what comes back.
+
+A request carries callback points; whatever message of its flow has one of those types comes back here under the key that
+went with it. Each wait is a promise, always with a deadline, and it ends in one of two ways: with an answer, or with a
+DeliveryError whose code says why not. A failure is always listened for, whether or not it was asked for.
+
+Keys are unique to the hub, and hubs have identities of their own, so promises of two hubs cannot be mixed up. Messages of
+v3 and v4 carry no key: they are matched by correlation id.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from hopline.errors import DeliveryError, HoplineError, RemoteError
+from hopline.flow import register_callbacks
+from hopline.identity import EXCEPTION, MessageType
+from hopline.node.clock import Clock, Timer
+from hopline.node.envelope import Envelope
+from hopline.payload.registry import Kind
+from hopline.payload.service import ExceptionMessage
+from hopline.wire import Message
+
+OUR_ERRORS: Final = "hopline."
+"""Type names of exceptions by which a node tells that it could not deliver: this, and the code."""
+
+Collect = Literal["first", "all"]
+
+
+class Promise:
+    """One wait: what may come, what has come, and until when."""
+
+    __slots__ = (
+        "answers",
+        "collect",
+        "correlation_id",
+        "deadline_ns",
+        "future",
+        "is_held",
+        "key",
+        "kinds",
+        "nodes",
+        "request",
+        "timeout",
+    )
+
+    def __init__(
+        self, future: asyncio.Future[Any], key: int, kinds: dict[MessageType, Kind | None], timeout: float, collect: Collect
+    ) -> None:
+        self.future = future
+        self.key = key
+        self.kinds = kinds
+        self.timeout = timeout
+        self.collect = collect
+        self.answers: list[Any] = []
+        self.correlation_id = b""
+        self.request = EXCEPTION
+        self.is_held = False
+        self.deadline_ns = 0
+        self.nodes: set[bytes] = set()
+        """Where the request was sent; empty if it stayed here."""
+
+
+class Deadlines:
+    """When promises are over: for each length of wait a queue in order of time, so that one timer serves all.
+
+    Promises that were answered leave their queue at once. The queues are as many as there are different timeouts.
+    """
+
+    def __init__(self, clock: Clock, expire: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._queues: dict[float, dict[int, int]] = {}
+        self._timer: Timer | None = None
+        self._next_ns = 0
+
+    def add(self, key: int, timeout: float) -> None:
+        """Begin to wait."""
+        queue = self._queues.get(timeout)
+        if queue is None:
+            queue = self._queues[timeout] = {}
+        due_ns = self._clock.now_ns() + int(timeout * 1e9)
+        queue[key] = due_ns
+        if self._timer is None or due_ns < self._next_ns:
+            self._set(due_ns)
+
+    def discard(self, key: int, timeout: float) -> None:
+        """Stop waiting."""
+        queue = self._queues.get(timeout)
+        if queue is not None:
+            queue.pop(key, None)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._queues.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, due_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_ns = due_ns
+        self._timer = self._clock.call_later(max(due_ns - self._clock.now_ns(), 0) / 1e9, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._clock.now_ns()
+        next_ns = None
+        for timeout in list(self._queues):
+            queue = self._queues[timeout]
+            for key in _until(queue, now):
+                del queue[key]
+                self._expire(key)
+            if queue:
+                first = next(iter(queue.values()))
+                next_ns = first if next_ns is None else min(next_ns, first)
+            else:
+                del self._queues[timeout]
+        if next_ns is not None and self._timer is None:
+            self._set(next_ns)
+
+
+def _until(queue: dict[int, int], now: int) -> list[int]:
+    found = []
+    for key, due_ns in queue.items():
+        if due_ns > now:
+            break
+        found.append(key)
+    return found
+
+
+class MessageHub:
+    """The sending side of a node."""
+
+    def __init__(self, identity: bytes, node: bytes, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self.identity = identity
+        self._node = node
+        self._loop = loop
+        self._next_key = 0
+        self._promises: dict[int, Promise] = {}
+        self._by_flow: dict[bytes, int] = {}
+        self._deadlines = Deadlines(clock, self._expire)
+
+    def __len__(self) -> int:
+        """How many promises are open."""
+        return len(self._promises)
+
+    def promise(
+        self, message: Message, kinds: dict[MessageType, Kind | None], timeout: float, collect: Collect = "first"
+    ) -> tuple[Message, Promise]:
+        """Prepare a message that waits for callbacks; returns it as it must be sent, and the promise."""
+        self._next_key = key = self._next_key + 1
+        points = (*kinds, EXCEPTION) if EXCEPTION not in kinds else tuple(kinds)
+        message = register_callbacks(message, _same(points), receiver=self.identity, node=self._node, key=key)
+        promise = Promise(self._loop.create_future(), key, kinds, timeout, collect)
+        promise.correlation_id = message.correlation_id
+        promise.request = message.type
+        self._promises[key] = promise
+        self._by_flow[message.correlation_id] = key
+        self._deadlines.add(key, timeout)
+        return message, promise
+
+    def receive(self, envelope: Envelope) -> bool:
+        """Take a callback; False if nobody waits for it any more."""
+        message = envelope.message
+        key = message.callback_key or self._by_flow.get(message.correlation_id, 0)
+        promise = self._promises.get(key)
+        if promise is None or promise.future.done():
+            return False
+        kind_type = message.type
+        if kind_type == EXCEPTION and EXCEPTION not in promise.kinds:
+            self._fail(promise, read_failure(envelope))
+            return True
+        if kind_type not in promise.kinds:
+            return False
+        kind = promise.kinds[kind_type]
+        try:
+            answer = envelope.payload if envelope.payload is not None or kind is None else kind.decode(message.body)
+        except HoplineError as error:
+            self._fail(promise, DeliveryError("REJECTED", str(error)))
+            return True
+        if promise.collect == "all":
+            promise.answers.append(answer)
+            return True
+        self._forget(promise)
+        promise.future.set_result(answer if kind is not None else message)
+        return True
+
+    def fail(self, message: Message, error: DeliveryError) -> bool:
+        """Let the promise of a message fail, if the message is a request of ours whose promise is still open.
+
+        Later messages of the flow carry the same key; that one of them ends badly does not say that no answer will come.
+        """
+        if message.callback_receiver_identity != self.identity:
+            return False
+        promise = self._promises.get(message.callback_key)
+        if promise is None or promise.collect == "all" or message.type != promise.request:
+            return False
+        self._fail(promise, error)
+        return True
+
+    def sent_to(self, message: Message, node: bytes) -> None:
+        """Note that a request went to a node."""
+        if message.callback_receiver_identity == self.identity:
+            promise = self._promises.get(message.callback_key)
+            if promise is not None:
+                promise.nodes.add(node)
+
+    def held(self, message: Message, *, is_held: bool) -> None:
+        """Note whether a request waits for a route: if its time ends meanwhile, nobody was there."""
+        if message.callback_receiver_identity == self.identity:
+            promise = self._promises.get(message.callback_key)
+            if promise is not None and message.type == promise.request:
+                promise.is_held = is_held
+
+    def node_lost(self, node: bytes) -> None:
+        """Fail the promises whose request went to that node alone."""
+        for promise in list(self._promises.values()):
+            if promise.nodes == {node}:
+                self._fail(promise, DeliveryError("PEER_LOST", "the node that had the request is gone"))
+            else:
+                promise.nodes.discard(node)
+
+    def abandon(self, promise: Promise) -> None:
+        """Stop waiting: the one who asked has gone."""
+        self._forget(promise)
+
+    def close(self) -> None:
+        """Fail what is open."""
+        for promise in list(self._promises.values()):
+            self._fail(promise, DeliveryError("CLOSED", "the node is stopping"))
+        self._deadlines.close()
+
+    def _expire(self, key: int) -> None:
+        promise = self._promises.get(key)
+        if promise is None:
+            return
+        if promise.collect == "all":
+            self._forget(promise)
+            if not promise.future.done():
+                promise.future.set_result(promise.answers)
+            return
+        if promise.is_held:
+            self._fail(promise, DeliveryError("NO_ROUTE", f"nobody handled it within {promise.timeout:g} s"))
+        else:
+            self._fail(promise, DeliveryError("EXPIRED", f"no answer within {promise.timeout:g} s"))
+
+    def _fail(self, promise: Promise, error: DeliveryError) -> None:
+        self._forget(promise)
+        if not promise.future.done():
+            promise.future.set_exception(error)
+            # Whoever sent one way or was cancelled does not look; that is no reason for a warning at exit.
+            promise.future.exception()
+
+    def _forget(self, promise: Promise) -> None:
+        self._promises.pop(promise.key, None)
+        if self._by_flow.get(promise.correlation_id) == promise.key:
+            del self._by_flow[promise.correlation_id]
+        self._deadlines.discard(promise.key, promise.timeout)
+
+
+_POINTS: dict[tuple[MessageType, ...], tuple[MessageType, ...]] = {}
+
+
+def _same(points: tuple[MessageType, ...]) -> tuple[MessageType, ...]:
+    """The one tuple for equal points: the codec finds what it has written before by who it is (`wire/template.py`)."""
+    if len(_POINTS) > 1000:
+        _POINTS.clear()
+    return _POINTS.setdefault(points, points)
+
+
+def read_failure(envelope: Envelope) -> DeliveryError:
+    """What a KINO.EXCEPTION says, as the error that the caller gets."""
+    report = envelope.payload
+    if not isinstance(report, ExceptionMessage):
+        try:
+            report = ExceptionMessage.read(envelope.message.body)
+        except HoplineError as error:
+            return RemoteError("unknown", f"the report of the failure cannot be read: {error}", "")
+    type_name, text = report.exception_type or "unknown", report.message or ""
+    if type_name.startswith(OUR_ERRORS):
+        return DeliveryError(type_name.removeprefix(OUR_ERRORS), text)
+    return RemoteError(type_name, text, report.stack_trace or "")

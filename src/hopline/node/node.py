@@ -1,0 +1,423 @@
+"""A Node: one router, its actors and its hub, and its place among other nodes.
+
+    async with Node(actors=[Orders()]) as node:
+        placed = await node.ask(PlaceOrder("42", 1999), OrderPlaced, timeout=2)
+
+Objects come in, nothing is read from files here: `assembly.py` turns addresses and configuration into them.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar, overload
+
+from hopline.errors import DeliveryError
+from hopline.flow import inherit_flow
+from hopline.identity import RECEIPT, MessageType
+from hopline.node.actor import Actor, Addressed, handlers_of
+from hopline.node.clock import Clock, LoopClock
+from hopline.node.dead_letters import DeadLetters
+from hopline.node.envelope import Envelope
+from hopline.node.host import ActorHost, Waits
+from hopline.node.hub import Collect, MessageHub, Promise
+from hopline.node.ids import Ids
+from hopline.node.peers import Peers
+from hopline.node.router import HANDLED, MessageRouter
+from hopline.node.routes import NodeRoutes, RoutingTable
+from hopline.node.statistics import Books, Statistics
+from hopline.node.taps import Tap
+from hopline.payload.registry import Kind, kind_of, type_of
+from hopline.security import Domains
+from hopline.transport.base import Transport
+from hopline.wire import TRACE_ROUTING, Distribution, Message
+
+logger = logging.getLogger("hopline.node")
+
+DEFAULT_TIMEOUT: Final = 30.0
+TICKS_PER_SECOND: Final = 10_000_000
+PATIENCE: Final = 5.0
+"""Seconds for handlers to end after they were cancelled."""
+
+THREADS: Final = 32
+"""Handlers that are plain functions and run at the same time, over all actors of a node."""
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_C = TypeVar("_C")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How far a delivered message got, and at which node if it was another one than ours."""
+
+    reached: Literal["node", "handled"]
+    node: bytes
+
+
+class Node:
+    """A running node; start it with `async with`, or with `start` and `stop`.
+
+    Args:
+        actors: the actors that live here; more can come later with `add_actor`.
+        transport: the way to other nodes; without one the node is alone.
+        peers: addresses of other nodes.
+        domains: security domains; without any nothing is signed or checked.
+        taps: who sees the messages.
+        identity: the node's identity; a new one by default.
+        clock: where time comes from.
+        hold_seconds: how long a message waits for a route that is not there yet.
+        hop_limit: over how many nodes a message may go.
+        may_connect: asked before we connect to an address, also to one that another node announced.
+    """
+
+    def __init__(
+        self,
+        *,
+        actors: Iterable[Actor] = (),
+        transport: Transport | None = None,
+        peers: Iterable[str] = (),
+        domains: Domains | None = None,
+        taps: Iterable[Tap] = (),
+        identity: bytes | None = None,
+        clock: Clock | None = None,
+        hold_seconds: float = 5.0,
+        hop_limit: int = 32,
+        may_connect: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._ids = Ids()
+        self.identity = identity or self._ids.guid()
+        self.dead_letters = DeadLetters()
+        self._first_actors = list(actors)
+        self._transport = transport
+        self._addresses = tuple(peers)
+        self._domains = domains
+        self._taps = tuple(taps)
+        self._clock: Clock = clock or LoopClock()
+        self._hold_seconds = hold_seconds
+        self._hop_limit = hop_limit
+        self._may_connect = may_connect
+        self._table: RoutingTable[ActorHost | MessageHub] = RoutingTable(self.identity)
+        self._books = Books()
+        self._hosts: dict[bytes, ActorHost] = {}
+        self._kinds: dict[tuple[type, ...], dict[MessageType, Kind | None]] = {}
+        self._peers: Peers | None = None
+        self._state: Literal["new", "running", "stopping", "stopped"] = "new"
+
+    # Life.
+
+    async def start(self) -> Self:
+        """Start: actors first, then the way to others, so that nobody finds us half ready."""
+        if self._state != "new":
+            raise RuntimeError(f"a node is started once; this one is {self._state}")
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hopline")
+        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self._clock)
+        self._router = MessageRouter(
+            self._table,
+            self._hub,
+            loop=self._loop,
+            clock=self._clock,
+            ids=self._ids,
+            books=self._books,
+            dead_letters=self.dead_letters,
+            taps=self._taps,
+            domains=self._domains,
+            hold_seconds=self._hold_seconds,
+            hop_limit=self._hop_limit,
+        )
+        self._table.add_hub(self._hub.identity, self._hub)
+        self._state = "running"
+        try:
+            for actor in self._first_actors:
+                self.add_actor(actor)
+            if self._transport is not None:
+                self._peers = Peers(self._router, self._transport, self._addresses, self._domains, self._may_connect)
+                self._router.away = self._peers
+                await self._peers.start()
+        except BaseException:
+            await self.stop(0)
+            raise
+        return self
+
+    async def stop(self, drain: float = 5.0) -> None:
+        """Stop: take nothing more from our own, let what is here come to its end for at most `drain` seconds, close."""
+        if self._state != "running":
+            return
+        self._state = "stopping"
+        if drain > 0 and self._books.in_flight:
+            idle = asyncio.Event()
+
+            def look() -> None:
+                if not self._books.in_flight:
+                    idle.set()
+
+            self._router.on_end = look
+            timer = self._clock.call_later(drain, idle.set)
+            await idle.wait()
+            timer.cancel()
+            self._router.on_end = None
+        self._hub.close()
+        if self._peers is not None:
+            self._peers.say_goodbye()
+        self._router.close()
+        for host in self._hosts.values():
+            await host.close(PATIENCE)
+        if self._peers is not None:
+            await self._peers.close(min(drain, 1.0))
+        await self._join_threads()
+        self._state = "stopped"
+
+    async def _join_threads(self) -> None:
+        """Wait for handlers that run in threads: nothing can stop those. Not for ever, though."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        try:
+            await asyncio.wait_for(asyncio.to_thread(self._pool.shutdown), PATIENCE)
+        except TimeoutError:
+            logger.warning("a handler still runs in a thread; the process cannot end before it does")
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; at once if something went wrong."""
+        await self.stop(0 if error is not None else 5.0)
+
+    def add_actor(self, actor: Actor) -> bytes:
+        """Let an actor live here, at any time; returns its identity. Raises PayloadError if it handles nothing."""
+        handlers = handlers_of(actor)
+        identity = self._ids.actor()
+        host = ActorHost(actor, identity, handlers, self, self._loop, self._pool)
+        self._hosts[identity] = host
+        self._table.add_actor(identity, host.types, host, local_only=actor.local_only)
+        self._router.routes_changed()
+        if self._peers is not None:
+            self._peers.announce()
+        return identity
+
+    # Sending.
+
+    @overload
+    async def ask(
+        self, payload: object, reply: type[_A], /, *, timeout: float = ..., node: bytes = ..., receiver: bytes = ...
+    ) -> _A: ...
+    @overload
+    async def ask(
+        self,
+        payload: object,
+        reply: type[_A],
+        other: type[_B],
+        /,
+        *,
+        timeout: float = ...,
+        node: bytes = ...,
+        receiver: bytes = ...,
+    ) -> _A | _B: ...
+    @overload
+    async def ask(
+        self,
+        payload: object,
+        reply: type[_A],
+        other: type[_B],
+        third: type[_C],
+        /,
+        *,
+        timeout: float = ...,
+        node: bytes = ...,
+        receiver: bytes = ...,
+    ) -> _A | _B | _C: ...
+    async def ask(
+        self, payload: object, /, *replies: type, timeout: float = DEFAULT_TIMEOUT, node: bytes = b"", receiver: bytes = b""
+    ) -> Any:
+        """Send a request and wait for its answer, whoever gives it: a message of the flow with one of the reply types.
+
+        Raises:
+            RemoteError: the handler failed.
+            DeliveryError: no answer came; its code says why (NO_ROUTE, EXPIRED, PEER_LOST, OVERFLOW, CLOSED, REJECTED).
+        """
+        kinds = self._kinds.get(replies)
+        if kinds is None:
+            kinds = self._kinds[replies] = {kind_of(reply).message_type: kind_of(reply) for reply in replies}
+        message = self._message(payload, timeout, node=node, receiver=receiver)
+        return await self._ask(message, payload, kinds, timeout)
+
+    async def ask_all(self, payload: object, reply: type[_A], /, *, seconds: float) -> list[_A]:
+        """Send a request to every actor that handles it, and collect the answers that come within some seconds."""
+        message = self._message(payload, seconds, distribution=Distribution.BROADCAST)
+        answers: list[_A] = await self._ask(message, payload, {kind_of(reply).message_type: kind_of(reply)}, seconds, "all")
+        return answers
+
+    async def tell(self, payload: object, /, *, node: bytes = b"", receiver: bytes = b"", ttl: float = 0.0) -> None:
+        """Send a message one way. Returns when it was taken: by a mailbox, or by the way to another node."""
+        await self._taken(Envelope(self._message(payload, ttl, node=node, receiver=receiver), payload, self._since(ttl)))
+
+    async def publish(self, payload: object, /, *, ttl: float = 0.0) -> None:
+        """Send a message to every actor that handles it, on all nodes."""
+        message = self._message(payload, ttl, distribution=Distribution.BROADCAST)
+        await self._taken(Envelope(message, payload, self._since(ttl)))
+
+    async def deliver(
+        self,
+        payload: object,
+        /,
+        *,
+        until: Literal["node", "handled"] = "node",
+        timeout: float = DEFAULT_TIMEOUT,
+        node: bytes = b"",
+        receiver: bytes = b"",
+    ) -> Receipt:
+        """Send a message and wait for a receipt: that it reached a node, or (between Hopline nodes) that it was handled."""
+        point = RECEIPT if until == "node" else HANDLED
+        message = self._message(payload, timeout, node=node, receiver=receiver)
+        answer: Message = await self._ask(message, payload, {point: None}, timeout)
+        own = answer.routing[len(answer.routing) - answer.hops :] if answer.hops > 0 else ()
+        return Receipt(until, own[0].identity if own else self.identity)
+
+    def _message(
+        self,
+        payload: object,
+        ttl: float,
+        *,
+        node: bytes = b"",
+        receiver: bytes = b"",
+        distribution: Distribution = Distribution.UNICAST,
+    ) -> Message:
+        if self._state != "running":
+            raise DeliveryError("CLOSED", f"the node is {self._state}")
+        kind = type_of(payload)
+        return Message(
+            b"",
+            kind.identity,
+            kind.version,
+            kind.partition,
+            b"",
+            self._ids.guid(),
+            receiver,
+            node,
+            distribution,
+            TRACE_ROUTING,
+            ttl_ticks=int(ttl * TICKS_PER_SECOND),
+        )
+
+    def _since(self, ttl: float) -> int:
+        return self._clock.now_ns() if ttl else 0
+
+    async def _ask(
+        self,
+        message: Message,
+        payload: object,
+        kinds: dict[MessageType, Kind | None],
+        timeout: float,
+        collect: Collect = "first",
+    ) -> Any:  # noqa: ANN401 - what the kinds say
+        message, promise = self._hub.promise(message, kinds, timeout, collect)
+        envelope = Envelope(message, payload, self._clock.now_ns())
+        full = self._send(envelope)
+        try:
+            if full is not None:
+                await self._wait_for_room(full, envelope, promise)
+            return await promise.future
+        except asyncio.CancelledError:
+            self._hub.abandon(promise)
+            raise
+
+    async def _taken(self, envelope: Envelope) -> None:
+        full = self._send(envelope)
+        if full is not None:
+            await self._wait_for_room(full, envelope)
+
+    def _send(self, envelope: Envelope) -> Waits | None:
+        self._books.sent_locally += 1
+        for tap in self._taps:
+            tap.on_message("hub_out", envelope.message, None)
+        return self._router.route(envelope)
+
+    async def _wait_for_room(self, full: Waits, envelope: Envelope, promise: Promise | None = None) -> None:
+        taken = asyncio.Event()
+        self._router.route_when_room(full, envelope, taken.set)
+        if promise is not None:
+            # Whatever ends the promise ends the wait.
+            promise.future.add_done_callback(lambda _: taken.set())
+        await taken.wait()
+
+    # For hosts.
+
+    def emit(self, output: object, parent: Envelope) -> Waits | None:
+        """Send what a handler returned, in the flow of what it was given."""
+        address = output if type(output) is Addressed else None
+        payload = address.payload if address is not None else output
+        kind = type_of(payload)
+        since = 0
+        if address is None:
+            message = Message(b"", kind.identity, kind.version, kind.partition)
+        else:
+            if address.node and address.distribution:
+                raise DeliveryError("REJECTED", "a broadcast has no receiver node")
+            message = Message(
+                identity=kind.identity,
+                version=kind.version,
+                partition=kind.partition,
+                receiver_identity=address.receiver,
+                receiver_node_identity=address.node,
+                distribution=address.distribution,
+                ttl_ticks=int(address.ttl * TICKS_PER_SECOND),
+            )
+            since = self._since(address.ttl)
+        envelope = Envelope(inherit_flow(message, parent.message), payload, since)
+        for tap in self._taps:
+            tap.on_message("actor_out", envelope.message, None)
+        self._books.sent_locally += 1
+        full = self._router.route(envelope)
+        if full is not None:
+            self._books.sent_locally -= 1
+        return full
+
+    def handled(self, envelope: Envelope) -> None:
+        """A handler has ended well."""
+        self._router.handled(envelope)
+
+    def failed(self, envelope: Envelope, error: BaseException) -> None:
+        """A handler has failed: its message has been handled all the same, and the caller is told."""
+        self._books.failures += 1
+        text = "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
+        stack = "".join(traceback.format_exception(error))
+        logger.warning(
+            "handler of %s failed: %s: %s",
+            envelope.message.identity.decode(errors="replace"),
+            type(error).__qualname__,
+            text,
+            extra={"correlation_id": envelope.message.correlation_id.decode(errors="replace")},
+        )
+        self._books.handled += 1
+        self._router.report_failure(envelope, type(error).__qualname__, text, stack)
+
+    def refused(self, envelope: Envelope, code: str, reason: str) -> None:
+        """A message came to a bad end before its handler ran."""
+        self._router.end_badly(envelope, code, reason)
+
+    def is_in_time(self, envelope: Envelope) -> bool:
+        """Whether a message has not expired."""
+        return self._router.is_in_time(envelope)
+
+    # Looking.
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach us; empty without a transport."""
+        return self._transport.address if self._transport is not None else ""
+
+    def statistics(self) -> Statistics:
+        """The books of this node, frozen now."""
+        links = self._peers.count if self._peers is not None else 0
+        pending = 0 if self._state == "new" else len(self._hub)
+        return self._books.snapshot(promises_pending=pending, links=links)
+
+    def routes(self) -> dict[bytes, NodeRoutes]:
+        """What other nodes can take, as far as we know."""
+        return self._table.nodes()

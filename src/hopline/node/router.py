@@ -1,0 +1,528 @@
+"""The MessageRouter: finds who gets a message, and sees to it that every message comes to an end.
+
+    from a hub or an actor, or from another node
+      -> in time? over too many nodes?
+      -> the routing table chooses
+           a local actor      its host takes it, or is full
+           a local hub        the promise is kept
+           another node       hop, trail entry, remaining TTL, signature, bytes in that node's format, link
+           nobody             held for a while, if there may be news; then NO_ROUTE
+
+`route` answers who is full, if somebody is and the sender should wait; in every other case the message has been taken or has
+ended. Nothing here blocks, and nothing that comes from outside may raise out of here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from hopline.errors import DeliveryError, HoplineError, WireError
+from hopline.flow import inherit_flow, is_expired, record_hop, remaining_ttl
+from hopline.identity import EXCEPTION, RECEIPT, MessageType, is_hub
+from hopline.node.clock import Clock
+from hopline.node.dead_letters import DeadLetter, DeadLetters, cut
+from hopline.node.envelope import Envelope
+from hopline.node.host import ActorHost, Waits
+from hopline.node.hub import OUR_ERRORS, MessageHub
+from hopline.node.ids import Ids
+from hopline.node.routes import RoutingTable
+from hopline.node.statistics import Books
+from hopline.node.taps import Point, Tap
+from hopline.payload.registry import kind_of
+from hopline.payload.service import ExceptionMessage
+from hopline.security import Domains, Keyring, ReplayWindow, Verdict, read_full
+from hopline.wire import Decoded, FormatName, Message, RoutingEntry, decode, encode
+from hopline.wire.template import Templates
+
+logger = logging.getLogger("hopline.node")
+
+HANDLED: Final = MessageType(b"HOPLINE.HANDLED", 1)
+"""The callback point of a sender who wants to know that its message was handled, not only that it arrived."""
+
+HOP_LIMIT: Final = 32
+"""Nodes a message may go over: far more than a healthy network needs, few enough to end a circle soon."""
+
+DEEPEST: Final = 16
+"""Deliveries that may nest before one waits for the next turn: actors that answer at once call each other on one stack."""
+
+MOST_TRAILS: Final = 1024
+"""Trails whose continuation is remembered."""
+
+_IN_ANY_DOMAIN: Final = frozenset({EXCEPTION.identity, RECEIPT.identity, HANDLED.identity})
+"""What a node says itself about a message; in the name of that message's domain, unless configured otherwise."""
+
+
+class Away(Protocol):
+    """The way to other nodes; a node without a transport has none."""
+
+    def peer(self, node: bytes) -> "Peer | None":
+        """The connection to a node, made if need be; None if we do not know where it is."""
+
+    def serve(self, decoded: Decoded) -> bool:
+        """Take a message about routes; False if it is none."""
+
+    @property
+    def may_learn(self) -> bool:
+        """Whether routes that we do not have may still come."""
+
+
+class Peer(Protocol):
+    """One other node, connected or connecting."""
+
+    format: FormatName
+    variant: str | None
+
+    def send(self, frames: list[bytes]) -> bool:
+        """Hand over a message; False if the way is full."""
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once there is room."""
+
+
+class MessageRouter:
+    """One router; a node has one."""
+
+    def __init__(
+        self,
+        table: RoutingTable[ActorHost | MessageHub],
+        hub: MessageHub,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        ids: Ids,
+        books: Books,
+        dead_letters: DeadLetters,
+        taps: tuple[Tap, ...] = (),
+        domains: Domains | None = None,
+        hop_limit: int = HOP_LIMIT,
+        hold_seconds: float = 5.0,
+        hold_messages: int = 10_000,
+    ) -> None:
+        self.table = table
+        self.hub = hub
+        self.books = books
+        self.dead_letters = dead_letters
+        self.own_entry = RoutingEntry("", table.node)
+        self.away: Away | None = None
+        self._loop = loop
+        self._clock = clock
+        self._ids = ids
+        self._taps = taps
+        self._domains = domains
+        self._keyring = Keyring(domains) if domains is not None else None
+        self._replays = ReplayWindow()
+        self._templates = Templates()
+        self._hop_limit = hop_limit
+        self._hold_ns = int(hold_seconds * 1e9)
+        self._hold_messages = hold_messages
+        self._held: dict[int, tuple[Envelope, int]] = {}
+        self._held_key = 0
+        self._depth = 0
+        self._is_closed = False
+        self._later: list[Envelope] = []
+        self._hops: dict[tuple[int, int], tuple[tuple[RoutingEntry, ...], tuple[RoutingEntry, ...]]] = {}
+        self.on_end: Callable[[], None] | None = None
+        """Called after every end; a node that stops waits for the last one."""
+
+    # Taking.
+
+    def route(self, envelope: Envelope, *, without: frozenset[bytes] = frozenset()) -> Waits | None:
+        """See to it that a message comes to an end; returns who is full if the sender should wait."""
+        message = envelope.message
+        if self._is_closed:
+            self.end_badly(envelope, "CLOSED", "the node is stopping")
+            return None
+        if message.ttl_ticks and not self.is_in_time(envelope):
+            return None
+        local, remote = self.table.choose(message, without=without)
+        if message.distribution or len(local) > 1:
+            self._spread(envelope, local, remote)
+            return None
+        if local:
+            return self._deliver(envelope, local[0])
+        if remote:
+            return self._send(envelope, remote[0], without)
+        self._no_route(envelope)
+        return None
+
+    def _spread(self, envelope: Envelope, local: tuple[Any, ...], remote: tuple[bytes, ...]) -> None:
+        """A copy for everybody. A broadcast waits for nobody: who is full misses it, and that is counted."""
+        count = len(local) + len(remote)
+        if not count:
+            self.end_badly(envelope, "NO_ROUTE", "nobody listens to this broadcast")
+            return
+        self.books.copies += count - 1
+        for target in local:
+            if self._deliver(envelope.with_message(envelope.message), target) is not None:
+                self.end_badly(envelope, "OVERFLOW", "the mailbox is full")
+        for node in remote:
+            if self._send(envelope.with_message(envelope.message), node, frozenset({node})) is not None:
+                self.end_badly(envelope, "OVERFLOW", "the link is full")
+
+    def _deliver(self, envelope: Envelope, target: ActorHost | MessageHub) -> Waits | None:
+        if isinstance(target, MessageHub):
+            if self._taps:
+                self._tap("hub_in", envelope.message)
+            if target.receive(envelope):
+                self.books.answered += 1
+                self._ended("answered", envelope.message, "")
+            else:
+                self.end_badly(envelope, "EXPIRED", "nobody waits for this answer any more")
+            return None
+        if self._depth >= DEEPEST:
+            if not self._later:
+                self._loop.call_soon(self._go_on)
+            self._later.append(envelope)
+            return None
+        message = envelope.message
+        if self._taps:
+            self._tap("actor_in", message)
+        wants_receipt = bool(message.callback_points) and RECEIPT in message.callback_points
+        if wants_receipt:
+            envelope.message = _without_receipt(message)
+        self._depth += 1
+        try:
+            is_taken = target.offer(envelope)
+        finally:
+            self._depth -= 1
+        if is_taken:
+            if wants_receipt:
+                self.say(Message(identity=RECEIPT.identity, version=1), Envelope(message))
+            return None
+        envelope.message = message
+        if target.policy == "wait":
+            return target
+        self.end_badly(envelope, "OVERFLOW", "the mailbox is full", tell=target.policy == "fail")
+        return None
+
+    def _go_on(self) -> None:
+        later, self._later = self._later, []
+        for envelope in later:
+            full = self.route(envelope)
+            if full is not None:
+                self.route_when_room(full, envelope)
+
+    def route_when_room(self, full: Waits, envelope: Envelope, then: Callable[[], None] | None = None) -> None:
+        """Route a message again as soon as there is room, and go on with `then` once it is taken."""
+
+        def again() -> None:
+            still_full = self.route(envelope)
+            if still_full is not None:
+                still_full.when_room(again)
+            elif then is not None:
+                then()
+
+        full.when_room(again)
+
+    # Sending to other nodes.
+
+    def _send(self, envelope: Envelope, node: bytes, without: frozenset[bytes]) -> Waits | None:
+        message = envelope.message
+        if message.hops >= self._hop_limit:
+            self.end_badly(envelope, "HOP_LIMIT", f"sent on {message.hops} times; the limit is {self._hop_limit}")
+            return None
+        peer = self.away.peer(node) if self.away is not None else None
+        if peer is None:
+            self.table.remove_node(node)
+            return self.route(envelope, without=without | {node})
+        try:
+            frames, sent = self._pack(envelope, node, peer)
+        except HoplineError as error:
+            self.end_badly(envelope, "REJECTED", f"cannot be sent: {error}", tell=True)
+            return None
+        if not peer.send(frames):
+            other = self.table.choose(message, without=without | {node})
+            return peer if not any(other) else self.route(envelope, without=without | {node})
+        if self._taps:
+            self._tap("scaleout_out", sent, frames)
+        if not envelope.is_from_outside:
+            self.hub.sent_to(message, node)
+        self.books.forwarded += 1
+        self._ended("forwarded", message, "")
+        return None
+
+    def _pack(self, envelope: Envelope, node: bytes, peer: Peer) -> tuple[list[bytes], Message]:
+        """Hop, trail, what is left of the TTL, domain and signature; then bytes in the format of the peer."""
+        message = envelope.message
+        body, ttl, domain = message.body, message.ttl_ticks, message.domain
+        if envelope.payload is not None and not body:
+            body = self.body_of(envelope.payload)
+        if ttl:
+            ttl = remaining_ttl(ttl, self._clock.now_ns() - envelope.since_ns)
+        if self._domains is not None and not message.signature:
+            domain = self._domain_for(message)
+        routing = self._trail_after(message)
+        sent = msgspec.structs.replace(
+            message,
+            socket_identity=node,
+            body=body,
+            domain=domain,
+            ttl_ticks=ttl,
+            hops=message.hops + 1,
+            routing=routing,
+        )
+        if not message.signature:
+            sent = self.signed(sent, text_version=peer.variant == "text-version")
+        if peer.format == "v6" and not peer.variant:
+            return self._templates.encode(sent), sent
+        return encode(_without_v5_fields(sent, peer.format), peer.format, peer.variant), sent
+
+    def _trail_after(self, message: Message) -> tuple[RoutingEntry, ...]:
+        """The trail with this hop. The same trail gives the same tuple each time: the codec knows it by who it is."""
+        routing = message.routing
+        known = self._hops.get((id(routing), message.trace_options))
+        if known is not None:
+            return known[1]
+        hopped, dropped = record_hop(message, self.own_entry)
+        self.books.trail_entries_dropped += dropped
+        if not dropped:
+            if len(self._hops) >= MOST_TRAILS:
+                self._hops.clear()
+            # The trail is kept beside the answer, so that nobody else can get its identity.
+            self._hops[id(routing), message.trace_options] = routing, hopped.routing
+        return hopped.routing
+
+    def signed(self, message: Message, *, text_version: bool = False) -> Message:
+        """Sign a message in the domain it names, if that domain asks for it."""
+        if self._keyring is None or self._domains is None:
+            return message
+        domain = self._domains.named(message.domain)
+        if domain is None or not domain.needs_signature(message.identity):
+            return message
+        if domain.scheme == "kino":
+            return self._keyring.sign(message, text_version=text_version)
+        return self._keyring.sign(message, now_ns=self._clock.wall_ns(), nonce=self._ids.random())
+
+    def _domain_for(self, message: Message) -> str:
+        assert self._domains is not None  # noqa: S101 - asked only if there are domains
+        if message.identity in _IN_ANY_DOMAIN and message.domain:
+            return message.domain
+        return self._domains.of(message.identity).name
+
+    @staticmethod
+    def body_of(payload: object) -> bytes:
+        """The bytes of a payload: a declared class, or the report of a failure."""
+        if isinstance(payload, ExceptionMessage):
+            return payload.write()
+        return kind_of(type(payload)).encode(payload)
+
+    # Coming from other nodes.
+
+    def take_frames(self, frames: list[bytes]) -> tuple[Envelope, Waits] | None:
+        """Take what another node sent; returns it and who is full if it must wait, and then reading should pause."""
+        self.books.received += 1
+        try:
+            decoded = self._templates.decode(frames)
+        except WireError as error:
+            self._reject(None, frames, error.code, str(error))
+            return None
+        message = decoded.message
+        if self._taps:
+            self._tap("scaleout_in", message, frames)
+        if self._domains is not None:
+            fault = self._security_fault(decoded)
+            if fault is not None:
+                self._reject(message, frames, "REJECTED", fault)
+                return None
+        if self.away is not None and self.away.serve(decoded):
+            self.books.served += 1
+            self._ended("served", message, "")
+            return None
+        since = self._clock.now_ns() if message.ttl_ticks else 0
+        envelope = Envelope(message, None, since, is_from_outside=True)
+        if message.callback_points and RECEIPT in message.callback_points and message.type != RECEIPT:
+            envelope.message = self._confirm(envelope)
+        full = self.route(envelope)
+        return None if full is None else (envelope, full)
+
+    def _confirm(self, envelope: Envelope) -> Message:
+        """Answer that a message has arrived, and take the receipt point out of it."""
+        self.say(Message(identity=RECEIPT.identity, version=1), envelope)
+        return _without_receipt(envelope.message)
+
+    def _security_fault(self, decoded: Decoded) -> str | None:
+        assert self._domains is not None and self._keyring is not None  # noqa: S101, PT018 - asked only if there are domains
+        message = decoded.message
+        name, identity = message.domain, message.identity
+        domain = self._domains.named(name)
+        if domain is None:
+            return f"the domain {name!r} is not one of ours"
+        if not (self._domains.may_say(name, identity) or identity in _IN_ANY_DOMAIN):
+            return f"identity {identity!r} may not come in the name of domain {name!r}"
+        if not domain.needs_signature(identity):
+            return None
+        verdict = self._keyring.verify(decoded)
+        if verdict is not Verdict.VALID:
+            return f"the signature is {verdict.value}"
+        if domain.scheme == "full":
+            full = read_full(message.signature)
+            # A relayed message is seen once at each node; the same one twice at one node is a repeat.
+            if full is None or not self._replays.admit(full, self._clock.wall_ns()):
+                return "the signature is too old, too new, or was seen before"
+        return None
+
+    # Speaking for the node.
+
+    def say(self, message: Message, about: Envelope, payload: object = None) -> None:
+        """Send a message of the node itself that belongs to the flow of another one."""
+        answer = inherit_flow(message, about.message)
+        if about.message.domain and self._domains is not None:
+            answer = msgspec.structs.replace(answer, domain=about.message.domain)
+        self.books.sent_locally += 1
+        envelope = Envelope(answer, payload)
+        full = self.route(envelope)
+        if full is not None:
+            self.route_when_room(full, envelope)
+
+    # Ends.
+
+    def is_in_time(self, envelope: Envelope) -> bool:
+        """Whether a message may live on; if not, it ends here."""
+        message = envelope.message
+        if not message.ttl_ticks:
+            return True
+        left = remaining_ttl(message.ttl_ticks, self._clock.now_ns() - envelope.since_ns)
+        if not is_expired(left):
+            return True
+        self.end_badly(envelope, "EXPIRED", "the time to live is over")
+        return False
+
+    def _no_route(self, envelope: Envelope) -> None:
+        message = envelope.message
+        may_learn = self.away is not None and self.away.may_learn
+        if not may_learn or len(self._held) >= self._hold_messages:
+            self.end_badly(envelope, "NO_ROUTE", _nobody(message))
+            return
+        self.hub.held(message, is_held=True)
+        self._held_key += 1
+        self._held[self._held_key] = envelope, self._clock.now_ns() + self._hold_ns
+        if len(self._held) == 1:
+            self._clock.call_later(self._hold_ns / 1e9, self._give_up)
+
+    def routes_changed(self) -> None:
+        """Try again what was held: there is news."""
+        held, self._held = self._held, {}
+        for envelope, _ in held.values():
+            self.hub.held(envelope.message, is_held=False)
+            full = self.route(envelope)
+            if full is not None:
+                self.route_when_room(full, envelope)
+
+    def _give_up(self) -> None:
+        now = self._clock.now_ns()
+        for key, (envelope, until) in list(self._held.items()):
+            if until <= now:
+                del self._held[key]
+                self.end_badly(envelope, "NO_ROUTE", _nobody(envelope.message))
+        if self._held:
+            next_ns = min(until for _, until in self._held.values())
+            self._clock.call_later(max(next_ns - now, 0) / 1e9, self._give_up)
+
+    def end_badly(self, envelope: Envelope, code: str, reason: str, *, tell: bool = True) -> None:
+        """A bad end: counted, kept as a dead letter, and told to who waits for it."""
+        message = envelope.message
+        self._letter(code, reason, message, ())
+        if code == "EXPIRED":
+            self.books.expired += 1
+        elif code == "REJECTED":
+            self.books.rejected += 1
+        else:
+            self.books.dead_lettered += 1
+        self._ended(code, message, reason)
+        if not tell or message.type == EXCEPTION:
+            return
+        if self.hub.fail(message, DeliveryError(code, reason)):
+            return
+        # An answer that nobody waits for any more is nobody's failure.
+        is_answer = is_hub(message.receiver_identity)
+        if envelope.is_from_outside and EXCEPTION in message.callback_points and code != "REJECTED" and not is_answer:
+            self.report_failure(envelope, OUR_ERRORS + code, reason, "")
+
+    def report_failure(self, envelope: Envelope, type_name: str, text: str, stack: str) -> None:
+        """Tell the caller that its message failed."""
+        body = ExceptionMessage(text, type_name, stack)
+        self.say(Message(identity=EXCEPTION.identity, version=1), envelope, body)
+
+    def refuse_unread(self, reason: str) -> None:
+        """Count and keep word of a message that the transport did not even read."""
+        self.books.received += 1
+        self._reject(None, [], "REJECTED", reason)
+
+    def take_back(self, frames: list[bytes]) -> None:
+        """A message that was on its way to a node comes back unsent: look for another way."""
+        message = decode(frames).message
+        self.books.forwarded -= 1
+        routing = message.routing[:-1] if message.routing[-1:] == (self.own_entry,) else message.routing
+        message = msgspec.structs.replace(message, hops=max(message.hops - 1, 0), routing=routing, signature=b"")
+        envelope = Envelope(message, None, self._clock.now_ns(), is_from_outside=message.hops > 0)
+        full = self.route(envelope)
+        if full is not None:
+            self.route_when_room(full, envelope)
+
+    def _reject(self, message: Message | None, frames: list[bytes], code: str, reason: str) -> None:
+        """Refuse what came from outside. Nobody is told: the address would be the attacker's choice."""
+        self.books.rejected += 1
+        self._letter(code, reason, message, cut(frames))
+        self._ended(code, message, reason)
+
+    def _letter(self, code: str, reason: str, message: Message | None, frames: tuple[bytes, ...]) -> None:
+        self.dead_letters.add(DeadLetter(code, reason, self._clock.now_ns(), message, frames))
+        if logger.isEnabledFor(logging.DEBUG):
+            flow = message.correlation_id if message is not None else b""
+            logger.debug("%s: %s", code, reason, extra={"correlation_id": flow.decode(errors="replace")})
+
+    def _ended(self, end: str, message: Message | None, reason: str) -> None:
+        if self._taps:
+            for tap in self._taps:
+                tap.on_end(end, message, reason)
+        if self.on_end is not None:
+            self.on_end()
+
+    def handled(self, envelope: Envelope) -> None:
+        """A handler has ended well."""
+        message = envelope.message
+        self.books.handled += 1
+        self._ended("handled", message, "")
+        if message.callback_points and HANDLED in message.callback_points:
+            self.say(Message(identity=HANDLED.identity, version=1), envelope)
+
+    def _tap(self, point: Point, message: Message, frames: list[bytes] | None = None) -> None:
+        for tap in self._taps:
+            tap.on_message(point, message, frames)
+
+    def close(self) -> None:
+        """From now on every message ends as CLOSED, and first of all those that are held."""
+        self._is_closed = True
+        self.routes_changed()
+        self._go_on()
+
+
+def _without_receipt(message: Message) -> Message:
+    points = tuple(point for point in message.callback_points if point != RECEIPT)
+    return msgspec.structs.replace(message, callback_points=points)
+
+
+def _nobody(message: Message) -> str:
+    identity = message.identity.decode(errors="replace")
+    return f"nobody handles {identity} version {message.version!r}"
+
+
+def _without_v5_fields(message: Message, format: FormatName) -> Message:
+    """Leave out what old formats have no place for; their nodes match callbacks by correlation id."""
+    if format == "v3":
+        return msgspec.structs.replace(
+            message,
+            callback_key=0,
+            callback_receiver_node_identity=b"",
+            domain="",
+            signature=b"",
+            receiver_node_identity=b"",
+        )
+    if format == "v4":
+        return msgspec.structs.replace(
+            message, callback_key=0, callback_receiver_node_identity=b"", receiver_node_identity=b""
+        )
+    return message

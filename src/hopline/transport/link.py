@@ -1,0 +1,148 @@
+"""The link of a ZeroMQ transport: one DEALER that only sends, and what waits in front of it.
+
+A message goes straight into the socket if the peer is connected and nothing waits; otherwise it waits in the backlog. What
+libzmq has taken is out of our hands: after a loss it sends the rest of it to whoever is at the address next, and what was
+on its way is gone. `on_lost` hands back the backlog only.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+
+from hopline.transport.backlog import Backlog
+from hopline.transport.base import NOT_ASKED_FOR, Limits, Listener
+from hopline.transport.sockets import NOW, NOW_MORE, Inlet, Socket, bare_send, news
+
+LINGER_MS: Final = 1000
+"""For what a link had handed over when it is closed. A peer that reads needs a few milliseconds."""
+
+_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class ZmqLink:
+    """A connection to one peer: see `hopline.transport.base.Link`."""
+
+    def __init__(
+        self,
+        address: str,
+        socket: Socket,
+        listener: Listener,
+        limits: Limits,
+        watch: Callable[[Socket, int, Callable[[int], None]], object],
+        changed: Callable[["ZmqLink"], None],
+    ) -> None:
+        self.address = address
+        self._socket = socket
+        self._listener = listener
+        self._changed = changed
+        self._limit = limits.drain
+        self._backlog = Backlog(limits)
+        self._send = bare_send(socket)
+        self._is_connected = False
+        self._is_ready = False  # connected and nothing waits: a message may go straight into the socket
+        self._is_closed = False
+        watch(socket, _EVENTS, self._hear)
+        self._inlet = Inlet(asyncio.get_running_loop(), socket, self._look, limit=1)
+        self._inlet.open()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the peer can be reached right now."""
+        return self._is_connected
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the link has been closed."""
+        return self._is_closed
+
+    @property
+    def pending(self) -> int:
+        """Messages that libzmq has not taken yet."""
+        return len(self._backlog)
+
+    def send(self, frames: list[bytes]) -> bool:
+        """Take a message for the peer; False if the link is full or closed. Frame 0 does not travel."""
+        if self._is_ready:
+            try:
+                self._push(frames)
+            except zmq.Again:
+                self._is_ready = False
+            else:
+                return True
+        return not self._is_closed and self._backlog.put(frames)
+
+    def close(self) -> list[list[bytes]]:
+        """Close the connection; returns what waited. What libzmq has taken still goes out if the peer reads."""
+        return self.shut(LINGER_MS if self._is_connected else 0)
+
+    def shut(self, linger_ms: int) -> list[list[bytes]]:
+        """Close the connection and give libzmq so long to send what it has taken."""
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        self._is_connected = self._is_ready = False
+        self._inlet.close()
+        self._socket.close(linger_ms)
+        self._changed(self)
+        return self._backlog.clear()
+
+    def _push(self, frames: list[bytes]) -> None:
+        """Hand a message to libzmq; zmq.Again if it takes no more."""
+        _, *heads, last = frames
+        send = self._send
+        try:
+            for frame in heads:
+                send(frame, NOW_MORE)
+            send(last, NOW)
+        except TypeError:
+            # A frame that is no bytes. End the message here, or the next one becomes a part of it.
+            send(b"", NOW)
+            raise
+
+    def _look(self) -> bool:
+        """See what is new with the socket: True if there may be more to do at once."""
+        events = news(self._socket)
+        if events & zmq.POLLIN:
+            size = sum(map(len, self._socket.recv_multipart(NOW)))
+            self._listener.on_refused(NOT_ASKED_FOR, size)
+        is_unfinished = self._is_connected and bool(self._backlog) and self._flush()
+        return is_unfinished or bool(events & zmq.POLLIN)
+
+    def _flush(self) -> bool:
+        """Hand over what waits, some messages a turn; True if libzmq would take more."""
+        backlog = self._backlog
+        is_taken = True
+        try:
+            for _ in range(min(self._limit, len(backlog))):
+                entry = backlog.take()
+                try:
+                    self._push(entry[0])
+                except zmq.Again:
+                    backlog.put_back(entry)
+                    is_taken = False
+                    break
+        finally:
+            self._is_ready = is_taken and not backlog
+            self._tell_room()
+        return is_taken and bool(backlog)
+
+    def _tell_room(self) -> None:
+        if not self._backlog:
+            self._changed(self)
+        if self._backlog.has_room_again():
+            self._listener.on_room(self)
+
+    def _hear(self, event: int) -> None:
+        if self._is_closed:
+            return
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._is_connected = True
+            self._listener.on_connected(self)
+            self._is_ready = self._is_connected and not self._backlog  # the listener may have closed us
+            self._inlet.again()
+        elif self._is_connected:
+            self._is_connected = self._is_ready = False
+            self._listener.on_lost(self, self._backlog.clear())
+            self._tell_room()

@@ -2,8 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from hopline import errors
+from hopline.cli import app
 
 HERE = Path(__file__).parent
 
@@ -30,7 +35,24 @@ def errors_page() -> str:
     )
 
 
-PAGES = {HERE / "errors.md": errors_page}
+def commands_page() -> str:
+    """The reference of commands, from their own help."""
+    lines = ["# Commands", "", "Generated from the code by `make docs`: what `--help` says.", ""]
+    for words in [[], *_commands(get_command(app), [])]:
+        shown = CliRunner().invoke(app, [*words, "--help"], prog_name="hopline", terminal_width=100, max_content_width=100)
+        lines += [f"## {' '.join(['hopline', *words])}", "", "```text", shown.output.strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _commands(group: Any, words: list[str]) -> list[list[str]]:  # noqa: ANN401 - typer's own classes are not public
+    """The words of each command below a group."""
+    found = []
+    for name, command in getattr(group, "commands", {}).items():
+        found += [[*words, name], *_commands(command, [*words, name])]
+    return found
+
+
+PAGES = {HERE / "errors.md": errors_page, HERE / "commands.md": commands_page}
 
 
 def main() -> int:

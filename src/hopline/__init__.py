@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hopline.node.actor import to as to
     from hopline.node.node import Receipt as Receipt
     from hopline.node.statistics import Statistics as Statistics
+    from hopline.node.sync import SyncNode as SyncNode
     from hopline.node.taps import Tap as Tap
     from hopline.payload.registry import Payload as Payload
     from hopline.payload.registry import message as message
@@ -36,6 +37,7 @@ _ROOMS = {
     "to": "node.actor",
     "Receipt": "node.node",
     "Statistics": "node.statistics",
+    "SyncNode": "node.sync",
     "Tap": "node.taps",
     "Payload": "payload.registry",
     "message": "payload.registry",

@@ -100,7 +100,7 @@ class Node(PlainNode):
             has peers.
         peers: addresses of other nodes.
         domains: security domains, or the path of a key file.
-        config: the path of a configuration file; what is said beside it counts more.
+        config: the path of a configuration file; what is said beside it counts more, and peers are added to its peers.
         plain_tcp: allow connections off this machine without encryption.
         transport: another way to other nodes, such as one in memory.
         taps: who sees the messages.
@@ -176,7 +176,10 @@ def _server_keys(settings: CurveSettings | None) -> dict[str, bytes]:
 
 def _host(address: str) -> str:
     """The host of a TCP address; empty for others, which never leave the machine."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "*"  # no address at all; the transport says so
     return (parts.hostname or "*") if parts.scheme == "tcp" else ""
 
 

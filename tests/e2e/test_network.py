@@ -10,6 +10,7 @@ import zmq
 from hopline.errors import DeliveryError, RemoteError
 from hopline.identity import MessageType
 from hopline.node.node import Node
+from hopline.payload.registry import Payload, message
 from hopline.payload.service import (
     MessageContract,
     RegisterExternalRoute,
@@ -149,6 +150,36 @@ def test_a_node_may_not_be_sent_to_where_it_must_not_go(world):
             assert guarded.statistics().links == 0
             assert guarded.routes() == {}
             assert other.statistics().links == 1
+
+    run(test())
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind(world):
+    async def test():
+        async with world.node(Greeter()) as server:
+            for _ in range(5):
+                async with world.node(peers=[server]) as client:
+                    await client.ask(Hello("x"), Ehhlo)
+            for _ in range(3000):
+                if not server.statistics().links:
+                    break
+                await asyncio.sleep(0.001)
+            assert server.statistics().links == 0
+            assert server.routes() == {}
+
+    run(test())
+
+
+def test_a_body_that_cannot_be_read_is_told_to_who_sent_it(world):
+    @message("HELLO")
+    class Wrong(Payload):
+        name: int
+
+    async def test():
+        async with world.node(Greeter()) as server, world.node(peers=[server]) as client:
+            with pytest.raises(DeliveryError) as caught:
+                await client.ask(Wrong(5), Ehhlo)
+            assert caught.value.code == "REJECTED"
 
     run(test())
 

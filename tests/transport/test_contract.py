@@ -521,6 +521,32 @@ def test_a_listener_that_fails_is_told_of_the_next_message(world: World):
         world.errors.clear()
 
 
+def test_a_listener_that_fails_when_peers_come_and_go_keeps_its_links(world: World):
+    @world.run
+    async def scenario():
+        class Failing(Recorder):
+            def on_connected(self, link):
+                super().on_connected(link)
+                raise RuntimeError("came")
+
+            def on_lost(self, link, unsent):
+                super().on_lost(link, unsent)
+                raise RuntimeError("went")
+
+        node, address = await world.node(listener=Failing()), world.address()
+        link = node.connect(address)
+        for round_ in range(2):
+            link.send(message(0))
+            peer = await world.node(address)
+            await peer.got(1)
+            assert link.send(message(1))
+            await peer.got(2)
+            await peer.transport.close()
+            await node.until(lambda round_=round_: len(node.lost) > round_)
+        assert [str(error["exception"]) for error in world.errors] == ["came", "went"] * 2
+        world.errors.clear()
+
+
 # --- close ------------------------------------------------------------------------------------------------------------
 
 

@@ -10,9 +10,11 @@ from hopline.errors import (
     CODES,
     Attempt,
     DecodeError,
+    DeliveryError,
     EncodeError,
     HoplineError,
     InputError,
+    RemoteError,
     SecurityError,
     WireError,
 )
@@ -91,3 +93,10 @@ def test_code_says_what_it_means_and_what_to_do(code: str) -> None:
     assert re.fullmatch(r"[A-Z].+\.", meaning)
     assert re.fullmatch(r".+[.?]", remedy)
     assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code)
+
+
+def test_remote_error_carries_what_failed_over_there() -> None:
+    error = RemoteError("ValueError", "no such order", "at handle()")
+    assert isinstance(error, DeliveryError)
+    assert (error.code, str(error)) == ("REMOTE_ERROR", "ValueError: no such order")
+    assert (error.type_name, error.text, error.stack) == ("ValueError", "no such order", "at handle()")

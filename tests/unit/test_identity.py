@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopline.identity import EXCEPTION, RECEIPT, MessageType
+from hopline.identity import EXCEPTION, RECEIPT, MessageType, is_actor, is_hub
 
 HELLO = MessageType(b"HELLO", 1, b"P")
 
@@ -39,3 +39,20 @@ def test_service_types_are_those_of_the_protocol() -> None:
     # protocol 1.1: version 1 for all kino messages.
     assert MessageType(b"KINO.EXCEPTION", 1, b"") == EXCEPTION
     assert MessageType(b"KINO.RCPTCONFIRM", 1, b"") == RECEIPT
+
+
+@pytest.mark.parametrize(
+    ("receiver", "hub", "actor"),
+    [
+        (b"\x00" + b"0" * 36, True, False),
+        (b"\x01" + b"0" * 36, False, True),
+        (b"\x00", True, False),
+        (b"\x01", False, True),
+        (b"0" * 36, False, False),  # before 593d727 there was no prefix
+        (b"\x02x", False, False),
+        (b"", False, False),
+    ],
+)
+def test_the_first_byte_tells_hub_from_actor(receiver: bytes, hub: bool, actor: bool) -> None:
+    # protocol 1.1: ReceiverIdentity.
+    assert (is_hub(receiver), is_actor(receiver)) == (hub, actor)

@@ -5,16 +5,21 @@ from typing import Annotated
 import typer
 
 from hopline import __version__
-from hopline.cli import decode, encode, explain, verify
+from hopline.cli import ask, decode, doctor, encode, explain, keys, node, routes, status, tell, verify
 
 EXIT_CODES = """
 Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is not valid), 2 wrong usage,
 130 interrupted.
 """
 
+NODE_EXIT_CODES = """
+Exit codes: 0 all is well, 1 the message came to a bad end (its code is on standard error), 2 wrong usage,
+130 interrupted.
+"""
+
 app = typer.Typer(
     name="hopline",
-    help="Read, write and check messages that carry their own itinerary.",
+    help="Read, write and check messages that carry their own itinerary; run nodes, and ask them.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -24,6 +29,16 @@ app = typer.Typer(
 )
 for name, command in {"decode": decode, "encode": encode, "verify": verify, "explain": explain}.items():
     app.command(name, epilog=EXIT_CODES)(command.run)
+for name, command in {
+    "node": node,
+    "status": status,
+    "routes": routes,
+    "ask": ask,
+    "tell": tell,
+    "doctor": doctor,
+}.items():
+    app.command(name, epilog=NODE_EXIT_CODES)(command.run)
+app.add_typer(keys.app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,7 +53,7 @@ def _root(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Read, write and check messages that carry their own itinerary."""
+    """Read, write and check messages that carry their own itinerary; run nodes, and ask them."""
 
 
 def main() -> None:

@@ -189,14 +189,12 @@ class Peers:
         peer = self._links.get(link.address)
         if peer is None:
             return
-        for node in peer.nodes:
-            self._nodes.pop(node, None)
-            self._router.table.remove_node(node)
-            self._router.hub.node_lost(node)
-        peer.nodes.clear()
+        for node in list(peer.nodes):
+            self._forget(node)
         for frames in unsent:
             self._router.take_back(frames)
         peer.has_room()
+        self._drop(peer)
 
     def on_room(self, link: Link) -> None:
         """A link has room again."""
@@ -302,10 +300,21 @@ class Peers:
 
     def _forget(self, node: bytes) -> None:
         peer = self._nodes.pop(node, None)
-        if peer is not None:
-            peer.nodes.discard(node)
         self._router.table.remove_node(node)
         self._router.hub.node_lost(node)
+        if peer is not None:
+            peer.nodes.discard(node)
+            self._drop(peer)
+
+    def _drop(self, peer: LinkedPeer) -> None:
+        """Close a link with nobody behind it, unless we were told to keep it: who comes back connects to us."""
+        address = peer.link.address
+        if peer.nodes or address in self._addresses or self._links.get(address) is not peer:
+            return
+        del self._links[address]
+        for frames in peer.link.close():
+            self._router.take_back(frames)
+        peer.has_room()
 
     def _asked(self, payload: ServicePayload, _decoded: Decoded) -> None:
         uri = payload.requestor_uri if isinstance(payload, RequestClusterRoutes) else None

@@ -438,7 +438,7 @@ class MessageRouter:
             return
         # An answer that nobody waits for any more is nobody's failure.
         is_answer = is_hub(message.receiver_identity)
-        if envelope.is_from_outside and EXCEPTION in message.callback_points and code != "REJECTED" and not is_answer:
+        if envelope.is_from_outside and EXCEPTION in message.callback_points and not is_answer:
             self.report_failure(envelope, OUR_ERRORS + code, reason, "")
 
     def report_failure(self, envelope: Envelope, type_name: str, text: str, stack: str) -> None:

@@ -14,12 +14,12 @@ own queue and nobody else's.
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+# The reasons that `on_refused` is given: a handful, so that they can be counted by name.
 TOO_MANY_FRAMES: Final = "too many frames"
 FRAME_TOO_BIG: Final = "frame too big"
 BAD_HANDSHAKE: Final = "handshake failed"
 UNKNOWN_KEY: Final = "unknown key"
 NOT_ASKED_FOR: Final = "message on an outgoing connection"
-"""The reasons that `on_refused` is given: a handful, so that they can be counted by name."""
 
 
 @dataclass(frozen=True, slots=True)

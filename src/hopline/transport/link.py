@@ -103,12 +103,13 @@ class ZmqLink:
 
     def _look(self) -> bool:
         """See what is new with the socket: True if there may be more to do at once."""
-        events = news(self._socket)
-        if events & zmq.POLLIN:
-            size = sum(map(len, self._socket.recv_multipart(NOW)))
-            self._listener.on_refused(NOT_ASKED_FOR, size)
+        has_mail = bool(news(self._socket) & zmq.POLLIN)
+        if has_mail:  # nobody should send here: one frame a turn is enough, and left unread it would stop heartbeats
+            frame = self._socket.recv(NOW, copy=False)
+            if not frame.more:
+                self._listener.on_refused(NOT_ASKED_FOR, len(frame))
         is_unfinished = self._is_connected and bool(self._backlog) and self._flush()
-        return is_unfinished or bool(events & zmq.POLLIN)
+        return has_mail or is_unfinished
 
     def _flush(self) -> bool:
         """Hand over what waits, some messages a turn; True if libzmq would take more."""
@@ -139,10 +140,14 @@ class ZmqLink:
             return
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._is_connected = True
-            self._listener.on_connected(self)
-            self._is_ready = self._is_connected and not self._backlog  # the listener may have closed us
-            self._inlet.again()
+            try:
+                self._listener.on_connected(self)
+            finally:
+                self._is_ready = self._is_connected and not self._backlog  # the listener may have closed us
+                self._inlet.again()
         elif self._is_connected:
             self._is_connected = self._is_ready = False
-            self._listener.on_lost(self, self._backlog.clear())
-            self._tell_room()
+            try:
+                self._listener.on_lost(self, self._backlog.clear())
+            finally:
+                self._tell_room()

@@ -212,12 +212,17 @@ class MemoryLink:
         peer = (found, found.life) if found is not None else None
         if self._peer is not None and self._peer != peer:
             self._break()
-            self._listener.on_lost(self, self._backlog.clear())
-            self._tell_room()
-        if self._peer is None and peer is not None and not self._is_closed:
+            self.refresh_soon()  # it may be there again already
+            try:
+                self._listener.on_lost(self, self._backlog.clear())
+            finally:
+                self._tell_room()
+        elif self._peer is None and peer is not None:
             self._peer = peer
-            self._listener.on_connected(self)
-            self._flush()
+            try:
+                self._listener.on_connected(self)
+            finally:
+                self._flush()
 
     def _break(self) -> None:
         self._network.dropped += len(self._road)

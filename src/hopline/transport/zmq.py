@@ -52,6 +52,9 @@ _HIGH_WATER: Final = 1000
 _RECONNECT_MS: Final = 50, 2000
 """First and longest pause between two tries to connect; libzmq doubles in between."""
 
+_FROM_SERVERS: Final = 10, 8192
+"""Messages, and bytes of a frame, that libzmq takes on a link: nothing but handshake and heartbeats should come there."""
+
 _HANDSHAKE_MS: Final = 10_000
 _SKIPPED_A_TAKE: Final = 32
 
@@ -151,6 +154,7 @@ class ZmqTransport:
         socket: Socket | None = None
         try:
             socket = self._socket(self._context, zmq.DEALER, address)
+            socket.rcvhwm, socket.maxmsgsize = _FROM_SERVERS
             socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS
             socket.heartbeat_timeout = socket.heartbeat_ttl = 3 * self._heartbeat_ms
             if self._curve is not None and server_key is not None:

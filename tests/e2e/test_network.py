@@ -355,6 +355,28 @@ def test_service_bodies_between_nodes_are_the_references(world):
     run(test())
 
 
+def test_a_tap_that_raises_does_not_stop_the_node(world):
+    class Tap:
+        is_angry = True
+
+        def on_message(self, point, message, frames):
+            if point == "scaleout_in" and message.identity == b"HELLO" and self.is_angry:
+                self.is_angry = False
+                raise RuntimeError("a mistake in a tap")
+
+        def on_end(self, end, message, reason): ...
+
+    async def test():
+        async with world.node(Greeter(), taps=[Tap()]) as server, world.node(peers=[server]) as client:
+            with pytest.raises(DeliveryError):
+                await client.ask(Hello("lost"), Ehhlo, timeout=0.3)
+            assert (await client.ask(Hello("next"), Ehhlo)).text == "hi next"
+        assert server.dead_letters.counts["REJECTED"] == 1
+        assert balanced(server)
+
+    run(test())
+
+
 def test_faults_of_the_network_do_not_break_the_books():
     async def test():
         world = World("memory")

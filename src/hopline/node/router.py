@@ -315,6 +315,15 @@ class MessageRouter:
         """Take what another node sent; returns it and who is full if it must wait, and then reading should pause."""
         self.books.received += 1
         try:
+            return self._take(frames)
+        except Exception:
+            # A tap that raises, or a mistake of ours: whatever it is, the next message must still be read.
+            logger.exception("a message from outside could not be taken")
+            self._reject(None, frames, "REJECTED", "an internal error; see the log")
+            return None
+
+    def _take(self, frames: list[bytes]) -> tuple[Envelope, Waits] | None:
+        try:
             decoded = self._templates.decode(frames)
         except WireError as error:
             self._reject(None, frames, error.code, str(error))

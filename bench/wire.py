@@ -64,7 +64,10 @@ def cases() -> list[Case]:
 
 def _format_cases(message: Message, format: FormatName) -> list[Case]:
     frames = encode(message, format)
+    decoded = decode(frames)
+    signatures = [Case(format, "verify", lambda: KINO.verify(decoded))] if message.signature else []
     return [
+        *signatures,
         Case(format, "decode", lambda: decode(frames), yardstick="decode", target_us=TARGETS.get((format, "decode"))),
         Case(format, "select", lambda: select(frames), yardstick="decode", target_us=TARGETS.get((format, "select"))),
         Case(

@@ -32,8 +32,12 @@ class Description(NamedTuple):
     offset: int
     entries: int
     divisor: int = 1
-    frame: int | None = None
-    """Where it stands, for the error that says so."""
+    places: tuple[int, int, int] | None = None
+    """The frames that offset, count and divisor stand in, for the error that says so."""
+
+    def place(self, which: int) -> int | None:
+        """The frame of the offset (0), the count (1) or the divisor (2), if it is known."""
+        return None if self.places is None else self.places[which]
 
 
 class Regions(NamedTuple):
@@ -69,7 +73,7 @@ def locate(
     else:
         if body.offset == 0 or body.offset > n:
             reason = f"the body offset {body.offset} is outside the {n} frames"
-            raise DecodeError("WIRE_BAD_OFFSET", reason, frame=body.frame)
+            raise DecodeError("WIRE_BAD_OFFSET", reason, frame=body.place(0))
         body_start = n - body.offset
         body_end = body_start + body.entries
     # Downwards from the trailer: a part that is missing takes no room where the one below it starts.
@@ -83,7 +87,7 @@ def locate(
         trailer, lowest = highest, callbacks
     if trailer > highest:
         reason = f"the trailer has {n - trailer} frames, at least {trailer_frames} are needed"
-        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=lowest.frame)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=lowest.place(0))
     if not callbacks.entries:
         callbacks_start = trailer
     if not routing.entries:
@@ -91,30 +95,30 @@ def locate(
     if body_start < 0:
         body_start = body_end = routing_start
     if routing_end > callbacks_start:
-        raise DecodeError("WIRE_BAD_OFFSET", "the routing entries reach into the callback entries", frame=routing.frame)
+        raise DecodeError("WIRE_BAD_OFFSET", "the routing entries reach into the callback entries", frame=routing.place(0))
     if body is not None and body_end > routing_start:
-        raise DecodeError("WIRE_BAD_OFFSET", "the body reaches into the entries that follow it", frame=body.frame)
+        raise DecodeError("WIRE_BAD_OFFSET", "the body reaches into the entries that follow it", frame=body.place(0))
     first, top = (routing_start, routing) if body is None else (body_start, body)
     if first < ENVELOPE:
         reason = f"the message starts at frame {first}; frames 0 and 1 belong to the socket"
-        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=top.frame)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=top.place(0))
     return Regions(body_start, body_end, routing_start, routing_end, callbacks_start, trailer)
 
 
 def _entries(n: int, entries: Description, known: int, what: str) -> tuple[int, int]:
-    offset, count, divisor, frame = entries
+    offset, count, divisor, _ = entries
     if count == 0:
         return 0, 0
     if not 0 < count <= MAX_ENTRIES:
-        raise DecodeError("WIRE_BAD_COUNT", f"{count} {what} entries; the limit is {MAX_ENTRIES}", frame=frame)
+        raise DecodeError("WIRE_BAD_COUNT", f"{count} {what} entries; the limit is {MAX_ENTRIES}", frame=entries.place(1))
     if divisor < known:
         reason = f"{what} entries of {divisor} frames; {known} are needed"
-        raise DecodeError("WIRE_BAD_ENTRY", reason, frame=frame)
+        raise DecodeError("WIRE_BAD_ENTRY", reason, frame=entries.place(2))
     end = n - offset + 1
     start = end - count * divisor
     if offset < 1 or start < 0:
         reason = f"{count} {what} entries of {divisor} frames do not fit at offset {offset} of {n} frames"
-        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=frame)
+        raise DecodeError("WIRE_BAD_OFFSET", reason, frame=entries.place(0))
     return start, end
 
 

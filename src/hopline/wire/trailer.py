@@ -134,9 +134,9 @@ def read_words(frames: list[bytes], trailer_frames: int) -> Words:
     at = locate(
         n,
         trailer_frames,
-        Description(*routing[:3], n - 13),
-        Description(*callbacks[:3], n - 12),
-        Description(*body[:2], frame=n - 2),
+        Description(*routing[:3], (n - 13,) * 3),
+        Description(*callbacks[:3], (n - 12,) * 3),
+        Description(*body[:2], places=(n - 2,) * 3),
     )
     return Words(routing, callbacks, body, at)
 

@@ -144,7 +144,9 @@ def _describe(frames: list[bytes], offset_at: int, count_at: int, divisor_at: in
     n = len(frames)
     offset, count = (_number_or_none(frames, n - at, FIELDS[at]) for at in (offset_at, count_at))
     divisor = read_fixed(frames, n - divisor_at, I32, FIELDS[divisor_at])
-    return Description(offset, count, divisor, n - offset_at) if offset and count else Description(0, 0, divisor)
+    if not (offset and count):
+        return Description(0, 0, divisor)
+    return Description(offset, count, divisor, (n - offset_at, n - count_at, n - divisor_at))
 
 
 def _number_or_none(frames: list[bytes], index: int, field: str) -> int:

@@ -22,11 +22,12 @@ from hopline.node.actor import Actor, Addressed, handlers_of
 from hopline.node.clock import Clock, LoopClock
 from hopline.node.dead_letters import DeadLetters
 from hopline.node.envelope import Envelope
+from hopline.node.guard import HANDLED, Guard
 from hopline.node.host import ActorHost, Waits
 from hopline.node.hub import Collect, MessageHub, Promise
 from hopline.node.ids import Ids
 from hopline.node.peers import Peers
-from hopline.node.router import HANDLED, MessageRouter
+from hopline.node.router import MessageRouter
 from hopline.node.routes import NodeRoutes, RoutingTable
 from hopline.node.statistics import Books, Statistics
 from hopline.node.taps import Tap
@@ -121,11 +122,10 @@ class Node:
             self._hub,
             loop=self._loop,
             clock=self._clock,
-            ids=self._ids,
             books=self._books,
             dead_letters=self.dead_letters,
             taps=self._taps,
-            domains=self._domains,
+            guard=Guard(self._domains, self._clock, self._ids) if self._domains is not None else None,
             hold_seconds=self._hold_seconds,
             hop_limit=self._hop_limit,
         )

@@ -28,7 +28,7 @@ from hopline.payload.service import (
     UnregisterNode,
     read_service,
 )
-from hopline.security import Domains, Keyring
+from hopline.security import Domains
 from hopline.transport.base import Link, Transport
 from hopline.wire import Decoded, FormatName, Message, encode
 
@@ -89,7 +89,6 @@ class Peers:
         self._addresses = addresses
         self._may_connect = may_connect
         self._domains = domains
-        self._keyring = Keyring(domains) if domains is not None else None
         self._links: dict[str, LinkedPeer] = {}
         self._nodes: dict[bytes, LinkedPeer] = {}
         self._stalled = 0
@@ -249,7 +248,8 @@ class Peers:
         message = Message(
             identity=payload.identity, version=1, body=payload.write(), correlation_id=ZERO_FLOW, domain=domain
         )
-        message = self._router.signed(message)
+        if self._router.guard is not None:
+            message = self._router.guard.signed(message)
         if peer.send(encode(message, peer.format, peer.variant)):
             self._router.books.sent_locally += 1
             self._router.books.forwarded += 1

@@ -21,26 +21,22 @@ import msgspec
 
 from hopline.errors import DeliveryError, HoplineError, WireError
 from hopline.flow import inherit_flow, is_expired, record_hop, remaining_ttl
-from hopline.identity import EXCEPTION, RECEIPT, MessageType, is_hub
+from hopline.identity import EXCEPTION, RECEIPT, is_hub
 from hopline.node.clock import Clock
 from hopline.node.dead_letters import DeadLetter, DeadLetters, cut
 from hopline.node.envelope import Envelope
+from hopline.node.guard import HANDLED, Guard
 from hopline.node.host import ActorHost, Waits
 from hopline.node.hub import OUR_ERRORS, MessageHub
-from hopline.node.ids import Ids
 from hopline.node.routes import RoutingTable
 from hopline.node.statistics import Books
 from hopline.node.taps import Point, Tap
 from hopline.payload.registry import kind_of
 from hopline.payload.service import ExceptionMessage
-from hopline.security import Domains, Keyring, ReplayWindow, Verdict, read_full
 from hopline.wire import Decoded, FormatName, Message, RoutingEntry, decode, encode
 from hopline.wire.template import Templates
 
 logger = logging.getLogger("hopline.node")
-
-HANDLED: Final = MessageType(b"HOPLINE.HANDLED", 1)
-"""The callback point of a sender who wants to know that its message was handled, not only that it arrived."""
 
 HOP_LIMIT: Final = 32
 """Nodes a message may go over: far more than a healthy network needs, few enough to end a circle soon."""
@@ -50,9 +46,6 @@ DEEPEST: Final = 16
 
 MOST_TRAILS: Final = 1024
 """Trails whose continuation is remembered."""
-
-_IN_ANY_DOMAIN: Final = frozenset({EXCEPTION.identity, RECEIPT.identity, HANDLED.identity})
-"""What a node says itself about a message; in the name of that message's domain, unless configured otherwise."""
 
 
 class Away(Protocol):
@@ -92,11 +85,10 @@ class MessageRouter:
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        ids: Ids,
         books: Books,
         dead_letters: DeadLetters,
         taps: tuple[Tap, ...] = (),
-        domains: Domains | None = None,
+        guard: Guard | None = None,
         hop_limit: int = HOP_LIMIT,
         hold_seconds: float = 5.0,
         hold_messages: int = 10_000,
@@ -109,11 +101,8 @@ class MessageRouter:
         self.away: Away | None = None
         self._loop = loop
         self._clock = clock
-        self._ids = ids
         self._taps = taps
-        self._domains = domains
-        self._keyring = Keyring(domains) if domains is not None else None
-        self._replays = ReplayWindow()
+        self.guard = guard
         self._templates = Templates()
         self._hop_limit = hop_limit
         self._hold_ns = int(hold_seconds * 1e9)
@@ -252,8 +241,9 @@ class MessageRouter:
             body = self.body_of(envelope.payload)
         if ttl:
             ttl = remaining_ttl(ttl, self._clock.now_ns() - envelope.since_ns)
-        if self._domains is not None and not message.signature:
-            domain = self._domain_for(message)
+        guard = self.guard if not message.signature else None
+        if guard is not None:
+            domain = guard.domain_for(message)
         routing = self._trail_after(message)
         sent = msgspec.structs.replace(
             message,
@@ -264,8 +254,8 @@ class MessageRouter:
             hops=message.hops + 1,
             routing=routing,
         )
-        if not message.signature:
-            sent = self.signed(sent, text_version=peer.variant == "text-version")
+        if guard is not None:
+            sent = guard.signed(sent, text_version=peer.variant == "text-version")
         if peer.format == "v6" and not peer.variant:
             return self._templates.encode(sent), sent
         return encode(_without_v5_fields(sent, peer.format), peer.format, peer.variant), sent
@@ -284,23 +274,6 @@ class MessageRouter:
             # The trail is kept beside the answer, so that nobody else can get its identity.
             self._hops[id(routing), message.trace_options] = routing, hopped.routing
         return hopped.routing
-
-    def signed(self, message: Message, *, text_version: bool = False) -> Message:
-        """Sign a message in the domain it names, if that domain asks for it."""
-        if self._keyring is None or self._domains is None:
-            return message
-        domain = self._domains.named(message.domain)
-        if domain is None or not domain.needs_signature(message.identity):
-            return message
-        if domain.scheme == "kino":
-            return self._keyring.sign(message, text_version=text_version)
-        return self._keyring.sign(message, now_ns=self._clock.wall_ns(), nonce=self._ids.random())
-
-    def _domain_for(self, message: Message) -> str:
-        assert self._domains is not None  # noqa: S101 - asked only if there are domains
-        if message.identity in _IN_ANY_DOMAIN and message.domain:
-            return message.domain
-        return self._domains.of(message.identity).name
 
     @staticmethod
     def body_of(payload: object) -> bytes:
@@ -331,8 +304,8 @@ class MessageRouter:
         message = decoded.message
         if self._taps:
             self._tap("scaleout_in", message, frames)
-        if self._domains is not None:
-            fault = self._security_fault(decoded)
+        if self.guard is not None:
+            fault = self.guard.fault(decoded)
             if fault is not None:
                 self._reject(message, frames, "REJECTED", fault)
                 return None
@@ -352,33 +325,12 @@ class MessageRouter:
         self.say(Message(identity=RECEIPT.identity, version=1), envelope)
         return _without_receipt(envelope.message)
 
-    def _security_fault(self, decoded: Decoded) -> str | None:
-        assert self._domains is not None and self._keyring is not None  # noqa: S101, PT018 - asked only if there are domains
-        message = decoded.message
-        name, identity = message.domain, message.identity
-        domain = self._domains.named(name)
-        if domain is None:
-            return f"the domain {name!r} is not one of ours"
-        if not (self._domains.may_say(name, identity) or identity in _IN_ANY_DOMAIN):
-            return f"identity {identity!r} may not come in the name of domain {name!r}"
-        if not domain.needs_signature(identity):
-            return None
-        verdict = self._keyring.verify(decoded)
-        if verdict is not Verdict.VALID:
-            return f"the signature is {verdict.value}"
-        if domain.scheme == "full":
-            full = read_full(message.signature)
-            # A relayed message is seen once at each node; the same one twice at one node is a repeat.
-            if full is None or not self._replays.admit(full, self._clock.wall_ns()):
-                return "the signature is too old, too new, or was seen before"
-        return None
-
     # Speaking for the node.
 
     def say(self, message: Message, about: Envelope, payload: object = None) -> None:
         """Send a message of the node itself that belongs to the flow of another one."""
         answer = inherit_flow(message, about.message)
-        if about.message.domain and self._domains is not None:
+        if about.message.domain and self.guard is not None:
             answer = msgspec.structs.replace(answer, domain=about.message.domain)
         self.books.sent_locally += 1
         envelope = Envelope(answer, payload)

@@ -394,7 +394,7 @@ class Node:
             text,
             extra={"correlation_id": envelope.message.correlation_id.decode(errors="replace")},
         )
-        self._books.handled += 1
+        self._router.handled(envelope, f"{type(error).__qualname__}: {text}")
         self._router.report_failure(envelope, type(error).__qualname__, text, stack)
 
     def refused(self, envelope: Envelope, code: str, reason: str) -> None:

@@ -442,12 +442,12 @@ class MessageRouter:
         if self.on_end is not None:
             self.on_end()
 
-    def handled(self, envelope: Envelope) -> None:
-        """A handler has ended well."""
+    def handled(self, envelope: Envelope, failure: str = "") -> None:
+        """A handler has ended: well, or with a failure."""
         message = envelope.message
         self.books.handled += 1
-        self._ended("handled", message, "")
-        if message.callback_points and HANDLED in message.callback_points:
+        self._ended("failed" if failure else "handled", message, failure)
+        if not failure and message.callback_points and HANDLED in message.callback_points:
             self.say(Message(identity=HANDLED.identity, version=1), envelope)
 
     def _tap(self, point: Point, message: Message, frames: list[bytes] | None = None) -> None:

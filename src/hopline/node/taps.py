@@ -14,4 +14,4 @@ class Tap(Protocol):
         """See a message pass a point; `frames` are the bytes where it has any."""
 
     def on_end(self, end: str, message: Message | None, reason: str) -> None:
-        """See a message end: handled, answered, forwarded, served, or the code of a bad end."""
+        """See a message end: handled, failed (its handler did), answered, forwarded, served, or the code of a bad end."""

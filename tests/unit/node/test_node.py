@@ -508,6 +508,10 @@ def test_a_cancelled_ask_leaves_nothing_behind():
 def test_taps_see_every_step_and_every_end():
     seen, ends = [], []
 
+    class Failing(Actor):
+        async def step(self, step: Step) -> Arrived:
+            raise ValueError("no")
+
     class Tap:
         def on_message(self, point, message, frames):
             seen.append((point, message.identity.decode()))
@@ -516,9 +520,11 @@ def test_taps_see_every_step_and_every_end():
             ends.append((end, message.identity.decode()))
 
     async def test():
-        async with Node(actors=[Greeter()], taps=[Tap()]) as node:
+        async with Node(actors=[Greeter(), Failing()], taps=[Tap()]) as node:
             await node.ask(Hello("x"), Ehhlo)
             await node.tell(Other())
+            with pytest.raises(RemoteError):
+                await node.ask(Step(0), Arrived)
 
     run(test)
     assert seen == [
@@ -527,8 +533,17 @@ def test_taps_see_every_step_and_every_end():
         ("actor_out", "EHHLO"),
         ("hub_in", "EHHLO"),
         ("hub_out", "OTHER"),
+        ("hub_out", "STEP"),
+        ("actor_in", "STEP"),
+        ("hub_in", "KINO.EXCEPTION"),
     ]
-    assert ends == [("answered", "EHHLO"), ("handled", "HELLO"), ("NO_ROUTE", "OTHER")]
+    assert ends == [
+        ("answered", "EHHLO"),
+        ("handled", "HELLO"),
+        ("NO_ROUTE", "OTHER"),
+        ("failed", "STEP"),
+        ("answered", "KINO.EXCEPTION"),
+    ]
 
 
 def test_a_thread_handler_that_blocks_does_not_block_the_node():

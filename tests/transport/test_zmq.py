@@ -317,6 +317,16 @@ def test_what_cannot_be_bound_is_said_in_one_line(tcp: World, address: str):
         assert len(str(caught.value).splitlines()) == 1
 
 
+def test_what_libzmq_cannot_connect_to_leaves_nothing_behind(tcp: World):
+    @tcp.run
+    async def scenario():
+        node = await tcp.node()
+        for _ in range(2):
+            with pytest.raises(TransportError, match="Cannot connect to") as caught:
+                node.connect("tcp://-:5")
+            assert caught.value.code == "TRANSPORT_BAD_ADDRESS"
+
+
 def test_a_path_that_a_dead_node_left_is_taken_over(tcp: World, tmp_path):
     @tcp.run
     async def scenario():

@@ -376,6 +376,33 @@ def test_a_tap_that_raises_does_not_stop_the_node(world):
     run(test())
 
 
+def test_a_message_that_went_over_too_many_nodes_is_a_dead_letter():
+    """decisions "hop limit": node a has no handler, b has one; what came 32 hops to a is not sent on, 31 hops is."""
+
+    async def test():
+        world = World("zmq")
+        stranger = zmq.Context()
+        socket = stranger.socket(zmq.DEALER)
+        try:
+            async with world.node() as a, world.node(Greeter(), peers=[a]) as b:
+                await knows(a)
+                socket.connect(a.address)
+                for hops in (32, 31):
+                    message = Message(identity=b"HELLO", version=1, body=b"\x81\xa4name\xa1x", hops=hops)
+                    socket.send_multipart(encode(message)[1:])
+                for _ in range(5000):
+                    if a.dead_letters.counts.get("HOP_LIMIT") and b.statistics().handled:
+                        break
+                    await asyncio.sleep(0.001)
+                assert a.dead_letters.counts["HOP_LIMIT"] == 1
+                assert b.statistics().handled == 1
+        finally:
+            socket.close(0)
+            stranger.term()
+
+    run(test())
+
+
 def test_faults_of_the_network_do_not_break_the_books():
     async def test():
         world = World("memory")

@@ -379,6 +379,31 @@ def test_publish_reaches_everybody_and_tell_one():
     run(test)
 
 
+def test_a_broadcast_waits_for_nobody_and_who_is_full_misses_it():
+    release = None
+    heard = []
+
+    class Full(Actor):
+        mailbox = 1
+
+        async def listen(self, other: Other) -> None:
+            await release.wait()
+            heard.append(other.text)
+
+    async def test():
+        nonlocal release
+        release = asyncio.Event()
+        async with Node(actors=[Full()]) as node:
+            for i in range(4):
+                await node.publish(Other(str(i)))
+            assert node.dead_letters.counts == {"OVERFLOW": 2}
+            release.set()
+        assert heard == ["0", "1"]
+        assert balanced(node)
+
+    run(test)
+
+
 def test_answers_of_a_broadcast_are_collected():
     async def test():
         async with Node(actors=[Greeter(), Greeter(), Greeter()]) as node:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hopline import DeliveryError, Node, Statistics
+from hopline import DeliveryError, Node, Statistics, Tap
 from hopline.errors import WireError
 from hopline.flow import inherit_flow, record_hop
 from hopline.security import Keyring
@@ -109,18 +109,15 @@ class Process:
         return report
 
 
-class LastAnswer:
+class LastAnswer(Tap):
     """A tap that keeps the last message which came back to us."""
 
+    points = ("hub_in",)
     message = Message()
 
-    def on_message(self, point: str, message: Message, frames: list[bytes] | None) -> None:  # noqa: ARG002 - a Tap
+    def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:  # noqa: ARG002
         """Keep an answer."""
-        if point == "hub_in":
-            self.message = message
-
-    def on_end(self, end: str, message: Message | None, reason: str) -> None:
-        """Ends are counted by the node itself."""
+        self.message = message
 
 
 def names(trail: list[str]) -> str:

@@ -13,7 +13,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from hopline import Actor, Domain, Domains, HoplineError, Node, Payload, message
+from hopline import Actor, Domain, Domains, HoplineError, Node, Payload, Tap, message
 from hopline.wire import Message
 
 
@@ -98,21 +98,19 @@ DOMAINS = Domains(
 )
 
 
-class Visits:
+class Visits(Tap):
     """A tap that notes which messages came to the actors of a node."""
+
+    points = ("actor_in",)
 
     def __init__(self) -> None:
         self.seen: list[dict[str, object]] = []
 
-    def on_message(self, point: str, message: Message, frames: list[bytes] | None) -> None:  # noqa: ARG002 - a Tap
+    def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:  # noqa: ARG002
         """Note a message that an actor is given."""
-        if point == "actor_in":
-            trail = [entry.identity.decode() for entry in message.routing]
-            flow = message.correlation_id.decode()
-            self.seen.append({"flow": flow, "message": message.identity.decode(), "hops": message.hops, "trail": trail})
-
-    def on_end(self, end: str, message: Message | None, reason: str) -> None:
-        """Ends are counted by the node itself."""
+        trail = [entry.identity.decode() for entry in message.routing]
+        flow = message.correlation_id.decode()
+        self.seen.append({"flow": flow, "message": message.identity.decode(), "hops": message.hops, "trail": trail})
 
 
 async def serve(name: str, bind: str, peers: list[str]) -> None:

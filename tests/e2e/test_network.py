@@ -10,6 +10,7 @@ import zmq
 from hopline.errors import DeliveryError, RemoteError
 from hopline.identity import MessageType
 from hopline.node.node import Node
+from hopline.node.taps import Tap
 from hopline.payload.registry import Payload, message
 from hopline.payload.service import (
     MessageContract,
@@ -335,15 +336,14 @@ def test_a_peer_is_answered_in_its_own_format(format, variant):
 def test_service_bodies_between_nodes_are_the_references(world):
     seen = []
 
-    class Tap:
-        def on_message(self, point, message, frames):
-            if point == "scaleout_in":
-                seen.append(message)
+    class Watcher(Tap):
+        points = ("scaleout_in",)
 
-        def on_end(self, end, message, reason): ...
+        def on_message(self, point, message, frames, payload):
+            seen.append(message)
 
     async def test():
-        async with world.node(Greeter(), taps=[Tap()]) as server, world.node(peers=[server]) as client:
+        async with world.node(Greeter(), taps=[Watcher()]) as server, world.node(peers=[server]) as client:
             await client.ask(Hello("x"), Ehhlo)
             identities = {message.identity for message in seen}
             assert identities >= {b"KINO.REGEXTROUTE", b"KINO.REQCLUSTROUTES", b"HELLO"}
@@ -355,18 +355,17 @@ def test_service_bodies_between_nodes_are_the_references(world):
 
 
 def test_a_tap_that_raises_does_not_stop_the_node(world):
-    class Tap:
+    class Watcher(Tap):
+        points = ("scaleout_in",)
         is_angry = True
 
-        def on_message(self, point, message, frames):
-            if point == "scaleout_in" and message.identity == b"HELLO" and self.is_angry:
+        def on_message(self, point, message, frames, payload):
+            if message.identity == b"HELLO" and self.is_angry:
                 self.is_angry = False
                 raise RuntimeError("a mistake in a tap")
 
-        def on_end(self, end, message, reason): ...
-
     async def test():
-        async with world.node(Greeter(), taps=[Tap()]) as server, world.node(peers=[server]) as client:
+        async with world.node(Greeter(), taps=[Watcher()]) as server, world.node(peers=[server]) as client:
             with pytest.raises(DeliveryError):
                 await client.ask(Hello("lost"), Ehhlo, timeout=0.3)
             assert (await client.ask(Hello("next"), Ehhlo)).text == "hi next"

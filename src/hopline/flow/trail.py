@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hopline.flow.callbacks import register_callbacks
 from hopline.wire import TRACE_ROUTING, Message, RoutingEntry
 
 MAX_TRAIL: Final = 256
@@ -91,16 +90,33 @@ def inherit_flow(output: Message, parent: Message) -> Message:
     >>> output.correlation_id, output.hops
     (b'c1', 0)
     """
-    output = msgspec.structs.replace(
-        output,
-        correlation_id=parent.correlation_id,
-        routing=parent.routing,
-        trace_options=output.trace_options | parent.trace_options,
-    )
-    return register_callbacks(
-        output,
+    points, hub, hub_node = (
         parent.callback_points,
-        receiver=parent.callback_receiver_identity,
-        node=parent.callback_receiver_node_identity,
-        key=parent.callback_key,
+        parent.callback_receiver_identity,
+        parent.callback_receiver_node_identity,
+    )
+    receiver, node = output.receiver_identity, output.receiver_node_identity
+    if points and output.type in points:
+        receiver, node = hub, hub_node
+    # In one go, by position: every answer of every actor comes through here.
+    return Message(
+        output.socket_identity,
+        output.identity,
+        output.version,
+        output.partition,
+        output.body,
+        parent.correlation_id,
+        receiver,
+        node,
+        output.distribution,
+        output.trace_options | parent.trace_options,
+        points,
+        parent.callback_key,
+        hub,
+        hub_node,
+        output.domain,
+        output.signature,
+        output.ttl_ticks,
+        output.hops,
+        parent.routing,
     )

@@ -10,35 +10,36 @@ import asyncio
 import sys
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any
+from typing import Any, TypeVar
 
-Done = Callable[[Any, BaseException | None], None]
+Subject = TypeVar("Subject")
+Done = Callable[[Subject, Any, BaseException | None], None]
+"""Called when the coroutine has ended, with what it was about, its result and its error."""
 
 
 if sys.version_info >= (3, 12):
 
     def run_eagerly(
-        coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, done: Done
+        coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, done: Done[Subject], subject: Subject
     ) -> asyncio.Task[Any] | None:
-        """Run a coroutine and call `done(result, error)` when it ends; returns its task if it did not end at once."""
+        """Run a coroutine and call `done(subject, result, error)` at its end; returns its task if it did not end at once."""
         task = asyncio.Task(coroutine, loop=loop, eager_start=True)
         if task.done():
-            _report(task, done)
+            _report(task, done, subject)
             return None
-        task.add_done_callback(lambda ended: _report(ended, done))
+        task.add_done_callback(lambda ended: _report(ended, done, subject))
         return task
 
 else:
+    # What Task itself uses around each step, by `_enter_task` and `_leave_task`.
+    _current_tasks: dict[asyncio.AbstractEventLoop, Any] = asyncio.tasks._current_tasks  # type: ignore[attr-defined]  # noqa: SLF001
 
     def run_eagerly(
-        coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, done: Done
+        coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, done: Done[Subject], subject: Subject
     ) -> asyncio.Task[Any] | None:
-        """Run a coroutine and call `done(result, error)` when it ends; returns its task if it did not end at once."""
-        stand_in = _StandIn()
-        caller = asyncio.current_task(loop)
-        if caller is not None:
-            asyncio.tasks._leave_task(loop, caller)  # noqa: SLF001 - what Task itself does around each step
-        asyncio.tasks._enter_task(loop, stand_in)  # type: ignore[arg-type]  # noqa: SLF001
+        """Run a coroutine and call `done(subject, result, error)` at its end; returns its task if it did not end at once."""
+        caller = _current_tasks.get(loop)
+        _current_tasks[loop] = stand_in = _StandIn()
         try:
             waits_for = coroutine.send(None)
         except StopIteration as stop:
@@ -48,23 +49,24 @@ else:
         else:
             task = loop.create_task(_go_on(coroutine, waits_for))
             stand_in.task = task
-            task.add_done_callback(lambda ended: _report(ended, done))
+            task.add_done_callback(lambda ended: _report(ended, done, subject))
             return task
         finally:
-            asyncio.tasks._leave_task(loop, stand_in)  # type: ignore[arg-type]  # noqa: SLF001
-            if caller is not None:
-                asyncio.tasks._enter_task(loop, caller)  # noqa: SLF001
-        done(result, error)
+            if caller is None:
+                del _current_tasks[loop]
+            else:
+                _current_tasks[loop] = caller
+        done(subject, result, error)
         return None
 
 
-def _report(task: asyncio.Task[Any], done: Done) -> None:
+def _report(task: asyncio.Task[Any], done: Done[Subject], subject: Subject) -> None:
     if task.cancelled():
-        done(None, asyncio.CancelledError())
+        done(subject, None, asyncio.CancelledError())
     elif (error := task.exception()) is not None:
-        done(None, error)
+        done(subject, None, error)
     else:
-        done(task.result(), None)
+        done(subject, task.result(), None)
 
 
 @types.coroutine
@@ -85,8 +87,7 @@ def _go_on(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any
 class _StandIn:
     """Stands for the task that there is not yet."""
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[Any] | None = None
+    task: asyncio.Task[Any] | None = None
 
     def cancel(self, msg: object = None) -> bool:
         """Cancel the real task; before there is one nothing can be waiting for it."""

@@ -43,18 +43,19 @@ class Guard:
 
     def domain_for(self, message: Message) -> str:
         """The domain that a message leaves in; raises SecurityError if its identity belongs to none."""
-        if message.identity in _IN_ANY_DOMAIN and message.domain:
+        if message.domain and message.identity in _IN_ANY_DOMAIN:
             return message.domain
         return self._domains.of(message.identity).name
 
-    def signed(self, message: Message, *, text_version: bool = False) -> Message:
-        """Sign a message in the domain it names, if that domain asks for it."""
-        rights = self._rights_of(message.domain, message.identity)
+    def signature(self, message: Message, domain: str, body: bytes, *, text_version: bool = False) -> bytes:
+        """The signature of a message that leaves in a domain with some body; empty if it needs none there."""
+        rights = self._rights_of(domain, message.identity)
         if not rights.signs:
-            return message
+            return b""
         if not rights.is_full:
-            return self._keyring.sign(message, text_version=text_version)
-        return self._keyring.sign(message, now_ns=self._clock.wall_ns(), nonce=self._ids.random())
+            return self._keyring.signature(message, domain=domain, body=body, text_version=text_version)
+        now_ns, nonce = self._clock.wall_ns(), self._ids.random()
+        return self._keyring.signature(message, domain=domain, body=body, now_ns=now_ns, nonce=nonce)
 
     def fault(self, decoded: Decoded) -> str | None:
         """Why a message from outside may not come in, or None if it may."""

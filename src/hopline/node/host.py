@@ -9,7 +9,7 @@ so an actor that writes to a slow one becomes slow itself: that is how back-pres
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from hopline.identity import MessageType
 from hopline.node.actor import Actor, Context, Handler
 from hopline.node.eager import run_eagerly
 from hopline.node.envelope import Envelope
+from hopline.node.routes import Key, key_of
 from hopline.wire import Message
 
 logger = logging.getLogger("hopline.node")
@@ -38,10 +39,10 @@ class Waits(Protocol):
 
 
 class Surroundings(Protocol):
-    """What a host needs of the node around it."""
+    """What a host needs of the node around it: `outputs.py`."""
 
     def emit(self, output: object, parent: Envelope) -> Waits | None:
-        """Send what a handler returned; tells who is full if it could not be taken."""
+        """Send what a handler returned; if it was not taken at once, tells who calls back when it is."""
 
     def handled(self, envelope: Envelope) -> None:
         """Hear that a handler has ended well."""
@@ -64,13 +65,17 @@ class ActorHost:
         actor: Actor,
         identity: bytes,
         handlers: list[Handler],
-        node: Surroundings,
+        around: Surroundings,
+        node: object,
         loop: asyncio.AbstractEventLoop,
         pool: Executor,
     ) -> None:
         self.actor = actor
         self.identity = identity
-        self._handlers: dict[MessageType, Handler] = {handler.type: handler for handler in handlers}
+        self.types: list[MessageType] = [handler.type for handler in handlers]
+        """What this actor handles."""
+        self._handlers: dict[Key, Handler] = {key_of(handler.type): handler for handler in handlers}
+        self._around = around
         self._node = node
         self._loop = loop
         self._pool = pool
@@ -87,11 +92,6 @@ class ActorHost:
         self._is_closed = False
 
     @property
-    def types(self) -> list[MessageType]:
-        """What this actor handles."""
-        return list(self._handlers)
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing runs and nothing waits."""
         return not self._running and not self._waiting
@@ -99,14 +99,13 @@ class ActorHost:
     def offer(self, envelope: Envelope) -> bool:
         """Take a message to handle it now or later; False if the mailbox is full."""
         if self._is_closed:
-            self._node.refused(envelope, "CLOSED", "the node is stopping")
-            return True
-        if self._running < self._concurrency and not self._waiting:
+            self._around.refused(envelope, "CLOSED", "the node is stopping")
+        elif self._running < self._concurrency and not self._waiting:
             self._start(envelope)
-            return True
-        if len(self._waiting) >= self._limit:
+        elif len(self._waiting) < self._limit:
+            self._waiting.append(envelope)
+        else:
             return False
-        self._waiting.append(envelope)
         return True
 
     def when_room(self, callback: Callable[[], None]) -> None:
@@ -118,7 +117,7 @@ class ActorHost:
         self._is_closed = True
         waiting, self._waiting = self._waiting, deque()
         for envelope in waiting:
-            self._node.refused(envelope, "CLOSED", "the node is stopping")
+            self._around.refused(envelope, "CLOSED", "the node is stopping")
         room, self._room = self._room, deque()
         for callback in room:
             callback()
@@ -130,30 +129,27 @@ class ActorHost:
 
     def _start(self, envelope: Envelope) -> None:
         message = envelope.message
-        handler = self._handlers[message.type]
+        _, kind, call, mode, wants_context = self._handlers[message.identity, message.version, message.partition]
         if self._suspects and message.correlation_id in self._suspects and self._is_poison(message):
-            self._node.refused(envelope, "QUARANTINED", f"failed {self.actor.quarantine_after} times before")
+            self._around.refused(envelope, "QUARANTINED", f"failed {self.actor.quarantine_after} times before")
             return
         payload = envelope.payload
         if payload is None:
             try:
-                payload = handler.kind.decode(message.body)
+                payload = kind.decode(message.body)
             except PayloadError as error:
-                self._node.refused(envelope, "REJECTED", str(error))
+                self._around.refused(envelope, "REJECTED", str(error))
                 return
         self._running += 1
-        arguments = (payload, Context(message, self._node)) if handler.wants_context else (payload,)
-        if handler.mode == "async":
-            self._begin(envelope, handler.call(*arguments))
-        elif handler.mode == "generator":
-            self._begin(envelope, self._exhaust(envelope, handler.call(*arguments)))
-        else:
-            future = self._loop.run_in_executor(self._pool, handler.call, *arguments)
+        arguments = (payload, Context(message, self._node)) if wants_context else (payload,)
+        if mode == "thread":
+            future = self._loop.run_in_executor(self._pool, call, *arguments)
             self._tasks.add(future)
             future.add_done_callback(lambda ended: self._thread_done(envelope, ended))
-
-    def _begin(self, envelope: Envelope, coroutine: Coroutine[Any, Any, Any]) -> None:
-        task = run_eagerly(coroutine, self._loop, lambda result, error: self._done(envelope, result, error))
+            return
+        begun = call(*arguments)
+        coroutine = begun if mode == "async" else self._exhaust(envelope, begun)
+        task = run_eagerly(coroutine, self._loop, self._done, envelope)
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -169,61 +165,69 @@ class ActorHost:
 
     async def _exhaust(self, envelope: Envelope, generator: Any) -> None:  # noqa: ANN401 - an async generator of anything
         async for output in generator:
-            full = self._node.emit(output, envelope)
+            full = self._around.emit(output, envelope)
             if full is not None:
                 room = asyncio.Event()
-                self._send_when_room(full, output, envelope, room.set)
+                full.when_room(room.set)
                 await room.wait()
 
     def _done(self, envelope: Envelope, result: object, error: BaseException | None) -> None:
         if error is not None:
-            self._suspect(envelope)
-            self._node.failed(envelope, error)
+            self._failed(envelope, error)
             try:
                 self.actor.failed(error)
             except Exception:
                 logger.exception("%s.failed() failed itself", type(self.actor).__qualname__)
             self._release()
             return
-        if result is None:
-            self._node.handled(envelope)
-            self._release()
-            return
-        outputs = result if isinstance(result, list) or type(result) is tuple else (result,)
+        if result is not None:
+            if isinstance(result, list) or type(result) is tuple:
+                self._send_all(envelope, result)
+                return
+            try:
+                full = self._around.emit(result, envelope)
+            except HoplineError as refused:
+                # What a handler returned cannot be sent: that is a failure of the handler.
+                self._failed(envelope, refused)
+                self._release()
+                return
+            if full is not None:
+                full.when_room(lambda: self._finish(envelope))
+                return
+        self._finish(envelope)
+
+    def _finish(self, envelope: Envelope) -> None:
+        self._around.handled(envelope)
+        self._release()
+
+    def _failed(self, envelope: Envelope, error: BaseException) -> None:
+        self._suspect(envelope)
+        self._around.failed(envelope, error)
+
+    def _send_all(self, envelope: Envelope, outputs: Sequence[object]) -> None:
+        """Send all that a handler returned; it has ended when the last of it was taken."""
         blocked = 0
+        has_failed = False
 
         def unblock() -> None:
             nonlocal blocked
             blocked -= 1
-            if not blocked:
-                self._node.handled(envelope)
-                self._release()
+            if not blocked and not has_failed:
+                self._finish(envelope)
 
         for output in outputs:
             try:
-                full = self._node.emit(output, envelope)
+                full = self._around.emit(output, envelope)
             except HoplineError as refused:
-                # What a handler returned cannot be sent: that is a failure of the handler.
-                self._suspect(envelope)
-                self._node.failed(envelope, refused)
+                has_failed = True
+                self._failed(envelope, refused)
                 self._release()
                 return
             if full is not None:
                 blocked += 1
-                self._send_when_room(full, output, envelope, unblock)
+                full.when_room(unblock)
         if not blocked:
-            self._node.handled(envelope)
-            self._release()
-
-    def _send_when_room(self, full: Waits, output: object, parent: Envelope, then: Callable[[], None]) -> None:
-        def again() -> None:
-            still_full = self._node.emit(output, parent)
-            if still_full is None:
-                then()
-            else:
-                still_full.when_room(again)
-
-        full.when_room(again)
+            self._finish(envelope)
 
     def _suspect(self, envelope: Envelope) -> None:
         flow, uid = envelope.message.correlation_id, message_uid(envelope.message)
@@ -239,7 +243,7 @@ class ActorHost:
     def _release(self) -> None:
         self._running -= 1
         # A handler that ends at once releases its slot while a turn is still going: turns must not nest.
-        if not self._turning:
+        if (self._waiting or self._room) and not self._turning:
             self._turn()
 
     def _turn(self) -> None:
@@ -249,7 +253,7 @@ class ActorHost:
             for _ in range(TURN):
                 if self._waiting and self._running < self._concurrency:
                     envelope = self._waiting.popleft()
-                    if self._node.is_in_time(envelope):
+                    if self._around.is_in_time(envelope):
                         self._start(envelope)
                 elif self._room and len(self._waiting) < self._limit:
                     self._room.popleft()()

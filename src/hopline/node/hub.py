@@ -9,56 +9,60 @@ v3 and v4 carry no key: they are matched by correlation id.
 """
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from hopline.errors import DeliveryError, HoplineError, RemoteError
-from hopline.flow import register_callbacks
 from hopline.identity import EXCEPTION, MessageType
 from hopline.node.clock import Clock, Timer
 from hopline.node.envelope import Envelope
+from hopline.node.ids import Ids
+from hopline.node.routes import Key, key_of
 from hopline.payload.registry import Kind
 from hopline.payload.service import ExceptionMessage
-from hopline.wire import Message
+from hopline.wire import TRACE_ROUTING, Distribution, Message
 
 OUR_ERRORS: Final = "hopline."
 """Type names of exceptions by which a node tells that it could not deliver: this, and the code."""
 
+TICKS_PER_SECOND: Final = 10_000_000
+
 Collect = Literal["first", "all"]
 
 
-class Promise:
+class Wait(NamedTuple):
+    """What a request waits for: the types that may come, what is known of each, and the callback points that say so.
+
+    Prepared once for each set of reply types. The codec knows the points by which tuple they are (`wire/template.py`).
+    """
+
+    kinds: dict[Key, Kind | None]
+    points: tuple[MessageType, ...]
+    collect: Collect
+
+    @classmethod
+    def of(cls, kinds: dict[MessageType, Kind | None], collect: Collect = "first") -> "Wait":
+        """Prepare to wait for some types. None instead of a kind: the message itself is the answer."""
+        points = (*kinds, EXCEPTION) if EXCEPTION not in kinds else tuple(kinds)
+        return cls({key_of(kind): known for kind, known in kinds.items()}, points, collect)
+
+
+class Promise(msgspec.Struct, eq=False):
     """One wait: what may come, what has come, and until when."""
 
-    __slots__ = (
-        "answers",
-        "collect",
-        "correlation_id",
-        "deadline_ns",
-        "future",
-        "is_held",
-        "key",
-        "kinds",
-        "nodes",
-        "request",
-        "timeout",
-    )
-
-    def __init__(
-        self, future: asyncio.Future[Any], key: int, kinds: dict[MessageType, Kind | None], timeout: float, collect: Collect
-    ) -> None:
-        self.future = future
-        self.key = key
-        self.kinds = kinds
-        self.timeout = timeout
-        self.collect = collect
-        self.answers: list[Any] = []
-        self.correlation_id = b""
-        self.request = EXCEPTION
-        self.is_held = False
-        self.deadline_ns = 0
-        self.nodes: set[bytes] = set()
-        """Where the request was sent; empty if it stayed here."""
+    future: Future[Any]
+    key: int
+    wait: Wait
+    timeout: float
+    request: Message
+    queue: dict[int, int]
+    nodes: tuple[bytes, ...] = ()
+    """Where the request was sent; empty if it stayed here."""
+    is_held: bool = False
+    answers: list[Any] = []
 
 
 class Deadlines:
@@ -74,21 +78,15 @@ class Deadlines:
         self._timer: Timer | None = None
         self._next_ns = 0
 
-    def add(self, key: int, timeout: float) -> None:
-        """Begin to wait."""
+    def add(self, key: int, timeout: float, now_ns: int) -> dict[int, int]:
+        """Begin to wait; returns the queue, and whoever takes the key out of it stops waiting."""
         queue = self._queues.get(timeout)
         if queue is None:
             queue = self._queues[timeout] = {}
-        due_ns = self._clock.now_ns() + int(timeout * 1e9)
-        queue[key] = due_ns
+        queue[key] = due_ns = now_ns + int(timeout * 1e9)
         if self._timer is None or due_ns < self._next_ns:
             self._set(due_ns)
-
-    def discard(self, key: int, timeout: float) -> None:
-        """Stop waiting."""
-        queue = self._queues.get(timeout)
-        if queue is not None:
-            queue.pop(key, None)
+        return queue
 
     def close(self) -> None:
         """Stop the timer."""
@@ -133,10 +131,12 @@ def _until(queue: dict[int, int], now: int) -> list[int]:
 class MessageHub:
     """The sending side of a node."""
 
-    def __init__(self, identity: bytes, node: bytes, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, identity: bytes, node: bytes, loop: asyncio.AbstractEventLoop, clock: Clock, ids: Ids) -> None:
         self.identity = identity
         self._node = node
         self._loop = loop
+        self._now_ns = clock.now_ns
+        self._new_flow = ids.guid
         self._next_key = 0
         self._promises: dict[int, Promise] = {}
         self._by_flow: dict[bytes, int] = {}
@@ -146,45 +146,73 @@ class MessageHub:
         """How many promises are open."""
         return len(self._promises)
 
-    def promise(
-        self, message: Message, kinds: dict[MessageType, Kind | None], timeout: float, collect: Collect = "first"
-    ) -> tuple[Message, Promise]:
-        """Prepare a message that waits for callbacks; returns it as it must be sent, and the promise."""
+    def request(
+        self,
+        kind: MessageType,
+        payload: object,
+        wait: Wait,
+        timeout: float,
+        receiver: bytes = b"",
+        node: bytes = b"",
+        distribution: Distribution = Distribution.UNICAST,
+    ) -> tuple[Envelope, Promise]:
+        """Make a message that starts a flow and waits for callbacks; returns it as it must be sent, and the promise."""
         self._next_key = key = self._next_key + 1
-        points = (*kinds, EXCEPTION) if EXCEPTION not in kinds else tuple(kinds)
-        message = register_callbacks(message, _same(points), receiver=self.identity, node=self._node, key=key)
-        promise = Promise(self._loop.create_future(), key, kinds, timeout, collect)
-        promise.correlation_id = message.correlation_id
-        promise.request = message.type
-        self._promises[key] = promise
-        self._by_flow[message.correlation_id] = key
-        self._deadlines.add(key, timeout)
-        return message, promise
+        points = wait.points
+        flow = self._new_flow()
+        if kind in points:  # a request that answers itself comes straight back
+            receiver, node = self.identity, self._node
+        message = Message(
+            b"",
+            kind.identity,
+            kind.version,
+            kind.partition,
+            b"",
+            flow,
+            receiver,
+            node,
+            distribution,
+            TRACE_ROUTING,
+            points,
+            key,
+            self.identity,
+            self._node,
+            "",
+            b"",
+            int(timeout * TICKS_PER_SECOND),
+        )
+        now_ns = self._now_ns()
+        queue = self._deadlines.add(key, timeout, now_ns)
+        self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
+        self._by_flow[flow] = key
+        return Envelope(message, payload, now_ns), promise
 
     def receive(self, envelope: Envelope) -> bool:
         """Take a callback; False if nobody waits for it any more."""
         message = envelope.message
-        key = message.callback_key or self._by_flow.get(message.correlation_id, 0)
-        promise = self._promises.get(key)
+        promise = self._promises.get(message.callback_key or self._by_flow.get(message.correlation_id, 0))
         if promise is None or promise.future.done():
             return False
-        kind_type = message.type
-        if kind_type == EXCEPTION and EXCEPTION not in promise.kinds:
+        kinds = promise.wait.kinds
+        kind_key = message.identity, message.version, message.partition
+        if kind_key not in kinds:
+            if message.type != EXCEPTION:
+                return False
             self._fail(promise, read_failure(envelope))
             return True
-        if kind_type not in promise.kinds:
-            return False
-        kind = promise.kinds[kind_type]
-        try:
-            answer = envelope.payload if envelope.payload is not None or kind is None else kind.decode(message.body)
-        except HoplineError as error:
-            self._fail(promise, DeliveryError("REJECTED", str(error)))
-            return True
-        if promise.collect == "all":
+        kind = kinds[kind_key]
+        answer = envelope.payload if kind is not None else message
+        if answer is None and kind is not None:
+            try:
+                answer = kind.decode(message.body)
+            except HoplineError as error:
+                self._fail(promise, DeliveryError("REJECTED", str(error)))
+                return True
+        if promise.wait.collect == "all":
             promise.answers.append(answer)
             return True
         self._forget(promise)
-        promise.future.set_result(answer if kind is not None else message)
+        promise.future.set_result(answer)
         return True
 
     def fail(self, message: Message, error: DeliveryError) -> bool:
@@ -195,7 +223,7 @@ class MessageHub:
         if message.callback_receiver_identity != self.identity:
             return False
         promise = self._promises.get(message.callback_key)
-        if promise is None or promise.collect == "all" or message.type != promise.request:
+        if promise is None or promise.wait.collect == "all" or message.type != promise.request.type:
             return False
         self._fail(promise, error)
         return True
@@ -204,23 +232,23 @@ class MessageHub:
         """Note that a request went to a node."""
         if message.callback_receiver_identity == self.identity:
             promise = self._promises.get(message.callback_key)
-            if promise is not None:
-                promise.nodes.add(node)
+            if promise is not None and node not in promise.nodes:
+                promise.nodes += (node,)
 
     def held(self, message: Message, *, is_held: bool) -> None:
         """Note whether a request waits for a route: if its time ends meanwhile, nobody was there."""
         if message.callback_receiver_identity == self.identity:
             promise = self._promises.get(message.callback_key)
-            if promise is not None and message.type == promise.request:
+            if promise is not None and message.type == promise.request.type:
                 promise.is_held = is_held
 
     def node_lost(self, node: bytes) -> None:
         """Fail the promises whose request went to that node alone."""
         for promise in list(self._promises.values()):
-            if promise.nodes == {node}:
+            if promise.nodes == (node,):
                 self._fail(promise, DeliveryError("PEER_LOST", "the node that had the request is gone"))
             else:
-                promise.nodes.discard(node)
+                promise.nodes = tuple(other for other in promise.nodes if other != node)
 
     def abandon(self, promise: Promise) -> None:
         """Stop waiting: the one who asked has gone."""
@@ -236,7 +264,7 @@ class MessageHub:
         promise = self._promises.get(key)
         if promise is None:
             return
-        if promise.collect == "all":
+        if promise.wait.collect == "all":
             self._forget(promise)
             if not promise.future.done():
                 promise.future.set_result(promise.answers)
@@ -254,20 +282,9 @@ class MessageHub:
             promise.future.exception()
 
     def _forget(self, promise: Promise) -> None:
-        self._promises.pop(promise.key, None)
-        if self._by_flow.get(promise.correlation_id) == promise.key:
-            del self._by_flow[promise.correlation_id]
-        self._deadlines.discard(promise.key, promise.timeout)
-
-
-_POINTS: dict[tuple[MessageType, ...], tuple[MessageType, ...]] = {}
-
-
-def _same(points: tuple[MessageType, ...]) -> tuple[MessageType, ...]:
-    """The one tuple for equal points: the codec finds what it has written before by who it is (`wire/template.py`)."""
-    if len(_POINTS) > 1000:
-        _POINTS.clear()
-    return _POINTS.setdefault(points, points)
+        if self._promises.pop(promise.key, None) is not None:
+            self._by_flow.pop(promise.request.correlation_id, None)
+            promise.queue.pop(promise.key, None)
 
 
 def read_failure(envelope: Envelope) -> DeliveryError:

@@ -15,22 +15,22 @@ class Ids:
     """A source of identities and nonces."""
 
     def __init__(self) -> None:
-        self._pool = b""
-        self._at = 0
+        self._random: list[bytes] = []
+        self._guids: list[bytes] = []
 
     def random(self) -> bytes:
         """16 random bytes, never the same twice."""
-        at = self._at
-        if at >= len(self._pool):
-            self._pool = os.urandom(16 * _BLOCK)
-            at = 0
-        self._at = at + 16
-        return self._pool[at : at + 16]
+        if not self._random:
+            drawn = os.urandom(16 * _BLOCK)
+            self._random = [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+        return self._random.pop()
 
     def guid(self) -> bytes:
         """GUID text, lower case with dashes."""
-        text = self.random().hex()
-        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{text[16:20]}-{text[20:]}".encode()
+        if not self._guids:
+            text = os.urandom(16 * _BLOCK).hex()
+            self._guids = [_guid(text[at : at + 32]) for at in range(0, len(text), 32)]
+        return self._guids.pop()
 
     def hub(self) -> bytes:
         """An identity for a hub."""
@@ -39,3 +39,7 @@ class Ids:
     def actor(self) -> bytes:
         """An identity for an actor."""
         return ACTOR_PREFIX + self.guid()
+
+
+def _guid(text: str) -> bytes:
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{text[16:20]}-{text[20:]}".encode()

@@ -8,7 +8,6 @@ Objects come in, nothing is read from files here: `assembly.py` turns addresses 
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,22 +15,22 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from hopline.errors import DeliveryError
-from hopline.flow import inherit_flow
-from hopline.identity import RECEIPT, MessageType
-from hopline.node.actor import Actor, Addressed, handlers_of
+from hopline.identity import RECEIPT
+from hopline.node.actor import Actor, handlers_of
 from hopline.node.clock import Clock, LoopClock
 from hopline.node.dead_letters import DeadLetters
 from hopline.node.envelope import Envelope
 from hopline.node.guard import HANDLED, Guard
 from hopline.node.host import ActorHost, Waits
-from hopline.node.hub import Collect, MessageHub, Promise
+from hopline.node.hub import TICKS_PER_SECOND, MessageHub, Promise, Wait
 from hopline.node.ids import Ids
+from hopline.node.outputs import Outputs
 from hopline.node.peers import Peers
 from hopline.node.router import MessageRouter
 from hopline.node.routes import NodeRoutes, RoutingTable
 from hopline.node.statistics import Books, Statistics
-from hopline.node.taps import Tap
-from hopline.payload.registry import Kind, kind_of, type_of
+from hopline.node.taps import Tap, Taps
+from hopline.payload.registry import kind_of, type_of
 from hopline.security import Domains
 from hopline.transport.base import Transport
 from hopline.wire import TRACE_ROUTING, Distribution, Message
@@ -39,12 +38,13 @@ from hopline.wire import TRACE_ROUTING, Distribution, Message
 logger = logging.getLogger("hopline.node")
 
 DEFAULT_TIMEOUT: Final = 30.0
-TICKS_PER_SECOND: Final = 10_000_000
 PATIENCE: Final = 5.0
 """Seconds for handlers to end after they were cancelled."""
 
 THREADS: Final = 32
 """Handlers that are plain functions and run at the same time, over all actors of a node."""
+
+_RECEIPTS: Final = {"node": Wait.of({RECEIPT: None}), "handled": Wait.of({HANDLED: None})}
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")
@@ -96,7 +96,7 @@ class Node:
         self._transport = transport
         self._addresses = tuple(peers)
         self._domains = domains
-        self._taps = tuple(taps)
+        self._taps = Taps(taps)
         self._clock: Clock = clock or LoopClock()
         self._hold_seconds = hold_seconds
         self._hop_limit = hop_limit
@@ -104,7 +104,7 @@ class Node:
         self._table: RoutingTable[ActorHost | MessageHub] = RoutingTable(self.identity)
         self._books = Books()
         self._hosts: dict[bytes, ActorHost] = {}
-        self._kinds: dict[tuple[type, ...], dict[MessageType, Kind | None]] = {}
+        self._waits: dict[tuple[type, ...], Wait] = {}
         self._peers: Peers | None = None
         self._state: Literal["new", "running", "stopping", "stopped"] = "new"
 
@@ -116,7 +116,7 @@ class Node:
             raise RuntimeError(f"a node is started once; this one is {self._state}")
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hopline")
-        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self._clock)
+        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self._clock, self._ids)
         self._router = MessageRouter(
             self._table,
             self._hub,
@@ -129,6 +129,7 @@ class Node:
             hold_seconds=self._hold_seconds,
             hop_limit=self._hop_limit,
         )
+        self._outputs = Outputs(self._router, self._taps, self._clock)
         self._table.add_hub(self._hub.identity, self._hub)
         self._state = "running"
         try:
@@ -155,11 +156,11 @@ class Node:
                 if not self._books.in_flight:
                     idle.set()
 
-            self._router.on_end = look
+            self._router.when_ended(look)
             timer = self._clock.call_later(drain, idle.set)
             await idle.wait()
             timer.cancel()
-            self._router.on_end = None
+            self._router.when_ended(None)
         self._hub.close()
         if self._peers is not None:
             self._peers.say_goodbye()
@@ -193,7 +194,7 @@ class Node:
         """Let an actor live here, at any time; returns its identity. Raises PayloadError if it handles nothing."""
         handlers = handlers_of(actor)
         identity = self._ids.actor()
-        host = ActorHost(actor, identity, handlers, self, self._loop, self._pool)
+        host = ActorHost(actor, identity, handlers, self._outputs, self, self._loop, self._pool)
         self._hosts[identity] = host
         self._table.add_actor(identity, host.types, host, local_only=actor.local_only)
         self._router.routes_changed()
@@ -232,7 +233,7 @@ class Node:
         node: bytes = ...,
         receiver: bytes = ...,
     ) -> _A | _B | _C: ...
-    async def ask(
+    def ask(
         self, payload: object, /, *replies: type, timeout: float = DEFAULT_TIMEOUT, node: bytes = b"", receiver: bytes = b""
     ) -> Any:
         """Send a request and wait for its answer, whoever gives it: a message of the flow with one of the reply types.
@@ -241,16 +242,15 @@ class Node:
             RemoteError: the handler failed.
             DeliveryError: no answer came; its code says why (NO_ROUTE, EXPIRED, PEER_LOST, OVERFLOW, CLOSED, REJECTED).
         """
-        kinds = self._kinds.get(replies)
-        if kinds is None:
-            kinds = self._kinds[replies] = {kind_of(reply).message_type: kind_of(reply) for reply in replies}
-        message = self._message(payload, timeout, node=node, receiver=receiver)
-        return await self._ask(message, payload, kinds, timeout)
+        wait = self._waits.get(replies)
+        if wait is None:
+            wait = self._waits[replies] = Wait.of({kind_of(reply).message_type: kind_of(reply) for reply in replies})
+        return self._ask(payload, wait, timeout, node, receiver)
 
     async def ask_all(self, payload: object, reply: type[_A], /, *, seconds: float) -> list[_A]:
         """Send a request to every actor that handles it, and collect the answers that come within some seconds."""
-        message = self._message(payload, seconds, distribution=Distribution.BROADCAST)
-        answers: list[_A] = await self._ask(message, payload, {kind_of(reply).message_type: kind_of(reply)}, seconds, "all")
+        wait = Wait.of({kind_of(reply).message_type: kind_of(reply)}, "all")
+        answers: list[_A] = await self._ask(payload, wait, seconds, distribution=Distribution.BROADCAST)
         return answers
 
     async def tell(self, payload: object, /, *, node: bytes = b"", receiver: bytes = b"", ttl: float = 0.0) -> None:
@@ -273,9 +273,8 @@ class Node:
         receiver: bytes = b"",
     ) -> Receipt:
         """Send a message and wait for a receipt: that it reached a node, or (between Hopline nodes) that it was handled."""
-        point = RECEIPT if until == "node" else HANDLED
-        message = self._message(payload, timeout, node=node, receiver=receiver)
-        answer: Message = await self._ask(message, payload, {point: None}, timeout)
+        wait = _RECEIPTS[until]
+        answer: Message = await self._ask(payload, wait, timeout, node=node, receiver=receiver)
         own = answer.routing[len(answer.routing) - answer.hops :] if answer.hops > 0 else ()
         return Receipt(until, own[0].identity if own else self.identity)
 
@@ -310,14 +309,16 @@ class Node:
 
     async def _ask(
         self,
-        message: Message,
         payload: object,
-        kinds: dict[MessageType, Kind | None],
+        wait: Wait,
         timeout: float,
-        collect: Collect = "first",
-    ) -> Any:  # noqa: ANN401 - what the kinds say
-        message, promise = self._hub.promise(message, kinds, timeout, collect)
-        envelope = Envelope(message, payload, self._clock.now_ns())
+        node: bytes = b"",
+        receiver: bytes = b"",
+        distribution: Distribution = Distribution.UNICAST,
+    ) -> Any:  # noqa: ANN401 - what the wait says
+        if self._state != "running":
+            raise DeliveryError("CLOSED", f"the node is {self._state}")
+        envelope, promise = self._hub.request(type_of(payload), payload, wait, timeout, receiver, node, distribution)
         full = self._send(envelope)
         try:
             if full is not None:
@@ -334,9 +335,9 @@ class Node:
 
     def _send(self, envelope: Envelope) -> Waits | None:
         self._books.sent_locally += 1
-        for tap in self._taps:
-            tap.on_message("hub_out", envelope.message, None)
-        return self._router.route(envelope)
+        for tap in self._taps.hub_out:
+            tap.on_message("hub_out", envelope.message, None, envelope.payload)
+        return self._router.dispatch(envelope)
 
     async def _wait_for_room(self, full: Waits, envelope: Envelope, promise: Promise | None = None) -> None:
         taken = asyncio.Event()
@@ -345,65 +346,6 @@ class Node:
             # Whatever ends the promise ends the wait.
             promise.future.add_done_callback(lambda _: taken.set())
         await taken.wait()
-
-    # For hosts.
-
-    def emit(self, output: object, parent: Envelope) -> Waits | None:
-        """Send what a handler returned, in the flow of what it was given."""
-        address = output if type(output) is Addressed else None
-        payload = address.payload if address is not None else output
-        kind = type_of(payload)
-        since = 0
-        if address is None:
-            message = Message(b"", kind.identity, kind.version, kind.partition)
-        else:
-            if address.node and address.distribution:
-                raise DeliveryError("REJECTED", "a broadcast has no receiver node")
-            message = Message(
-                identity=kind.identity,
-                version=kind.version,
-                partition=kind.partition,
-                receiver_identity=address.receiver,
-                receiver_node_identity=address.node,
-                distribution=address.distribution,
-                ttl_ticks=int(address.ttl * TICKS_PER_SECOND),
-            )
-            since = self._since(address.ttl)
-        envelope = Envelope(inherit_flow(message, parent.message), payload, since)
-        for tap in self._taps:
-            tap.on_message("actor_out", envelope.message, None)
-        self._books.sent_locally += 1
-        full = self._router.route(envelope)
-        if full is not None:
-            self._books.sent_locally -= 1
-        return full
-
-    def handled(self, envelope: Envelope) -> None:
-        """A handler has ended well."""
-        self._router.handled(envelope)
-
-    def failed(self, envelope: Envelope, error: BaseException) -> None:
-        """A handler has failed: its message has been handled all the same, and the caller is told."""
-        self._books.failures += 1
-        text = "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
-        stack = "".join(traceback.format_exception(error))
-        logger.warning(
-            "handler of %s failed: %s: %s",
-            envelope.message.identity.decode(errors="replace"),
-            type(error).__qualname__,
-            text,
-            extra={"correlation_id": envelope.message.correlation_id.decode(errors="replace")},
-        )
-        self._router.handled(envelope, f"{type(error).__qualname__}: {text}")
-        self._router.report_failure(envelope, type(error).__qualname__, text, stack)
-
-    def refused(self, envelope: Envelope, code: str, reason: str) -> None:
-        """A message came to a bad end before its handler ran."""
-        self._router.end_badly(envelope, code, reason)
-
-    def is_in_time(self, envelope: Envelope) -> bool:
-        """Whether a message has not expired."""
-        return self._router.is_in_time(envelope)
 
     # Looking.
 

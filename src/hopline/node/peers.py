@@ -249,10 +249,12 @@ class Peers:
             identity=payload.identity, version=1, body=payload.write(), correlation_id=ZERO_FLOW, domain=domain
         )
         if self._router.guard is not None:
-            message = self._router.guard.signed(message)
-        if peer.send(encode(message, peer.format, peer.variant)):
+            signature = self._router.guard.signature(message, domain, message.body)
+            message = msgspec.structs.replace(message, signature=signature)
+        frames = encode(message, peer.format, peer.variant)
+        if peer.send(frames):
             self._router.books.sent_locally += 1
-            self._router.books.forwarded += 1
+            self._router.sent(message, frames)
 
     def _registered(self, payload: ServicePayload, decoded: Decoded) -> None:
         if isinstance(payload, RegisterExternalRoute):

@@ -30,7 +30,7 @@ from hopline.node.host import ActorHost, Waits
 from hopline.node.hub import OUR_ERRORS, MessageHub
 from hopline.node.routes import RoutingTable
 from hopline.node.statistics import Books
-from hopline.node.taps import Point, Tap
+from hopline.node.taps import Taps
 from hopline.payload.registry import kind_of
 from hopline.payload.service import ExceptionMessage
 from hopline.wire import Decoded, FormatName, Message, RoutingEntry, decode, encode
@@ -80,14 +80,14 @@ class MessageRouter:
 
     def __init__(
         self,
-        table: RoutingTable[ActorHost | MessageHub],
+        table: RoutingTable[Any],
         hub: MessageHub,
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         books: Books,
         dead_letters: DeadLetters,
-        taps: tuple[Tap, ...] = (),
+        taps: Taps,
         guard: Guard | None = None,
         hop_limit: int = HOP_LIMIT,
         hold_seconds: float = 5.0,
@@ -113,28 +113,38 @@ class MessageRouter:
         self._is_closed = False
         self._later: list[Envelope] = []
         self._hops: dict[tuple[int, int], tuple[tuple[RoutingEntry, ...], tuple[RoutingEntry, ...]]] = {}
-        self.on_end: Callable[[], None] | None = None
-        """Called after every end; a node that stops waits for the last one."""
+        self._on_end: Callable[[], None] | None = None
+        self._is_watched = bool(taps.all)
 
     # Taking.
 
     def route(self, envelope: Envelope, *, without: frozenset[bytes] = frozenset()) -> Waits | None:
         """See to it that a message comes to an end; returns who is full if the sender should wait."""
+        if envelope.message.ttl_ticks and not self.is_in_time(envelope):
+            return None
+        return self.dispatch(envelope, without)
+
+    def dispatch(self, envelope: Envelope, without: frozenset[bytes] = frozenset()) -> Waits | None:
+        """Route a message that has just come or was just made, and so cannot have grown old here."""
         message = envelope.message
         if self._is_closed:
             self.end_badly(envelope, "CLOSED", "the node is stopping")
             return None
-        if message.ttl_ticks and not self.is_in_time(envelope):
-            return None
+        if self._is_watched:
+            for tap in self._taps.router_in:
+                tap.on_message("router_in", message, None, envelope.payload)
         local, remote = self.table.choose(message, without=without)
         if message.distribution or len(local) > 1:
             self._spread(envelope, local, remote)
-            return None
-        if local:
-            return self._deliver(envelope, local[0])
-        if remote:
+        elif local:
+            target = local[0]
+            if target is not self.hub:
+                return self._deliver(envelope, target)
+            self._answer(envelope)
+        elif remote:
             return self._send(envelope, remote[0], without)
-        self._no_route(envelope)
+        else:
+            self._no_route(envelope)
         return None
 
     def _spread(self, envelope: Envelope, local: tuple[Any, ...], remote: tuple[bytes, ...]) -> None:
@@ -151,25 +161,28 @@ class MessageRouter:
             if self._send(envelope.with_message(envelope.message), node, frozenset({node})) is not None:
                 self.end_badly(envelope, "OVERFLOW", "the link is full")
 
-    def _deliver(self, envelope: Envelope, target: ActorHost | MessageHub) -> Waits | None:
-        if isinstance(target, MessageHub):
-            if self._taps:
-                self._tap("hub_in", envelope.message)
-            if target.receive(envelope):
-                self.books.answered += 1
-                self._ended("answered", envelope.message, "")
-            else:
-                self.end_badly(envelope, "EXPIRED", "nobody waits for this answer any more")
-            return None
+    def _answer(self, envelope: Envelope) -> None:
+        """Hand a message to our hub: a promise is kept, or nobody waits any more."""
+        message = envelope.message
+        for tap in self._taps.hub_in:
+            tap.on_message("hub_in", message, None, envelope.payload)
+        if not self.hub.receive(envelope):
+            self.end_badly(envelope, "EXPIRED", "nobody waits for this answer any more")
+            return
+        self.books.answered += 1
+        if self._is_watched:
+            self._ended("answered", message, "")
+
+    def _deliver(self, envelope: Envelope, target: ActorHost) -> Waits | None:
         if self._depth >= DEEPEST:
             if not self._later:
                 self._loop.call_soon(self._go_on)
             self._later.append(envelope)
             return None
         message = envelope.message
-        if self._taps:
-            self._tap("actor_in", message)
-        wants_receipt = bool(message.callback_points) and RECEIPT in message.callback_points
+        for tap in self._taps.actor_in:
+            tap.on_message("actor_in", message, None, envelope.payload)
+        wants_receipt = RECEIPT in message.callback_points
         if wants_receipt:
             envelope.message = _without_receipt(message)
         self._depth += 1
@@ -218,47 +231,54 @@ class MessageRouter:
             self.table.remove_node(node)
             return self.route(envelope, without=without | {node})
         try:
-            frames, sent = self._pack(envelope, node, peer)
+            frames = self._pack(envelope, node, peer)
         except HoplineError as error:
             self.end_badly(envelope, "REJECTED", f"cannot be sent: {error}", tell=True)
             return None
         if not peer.send(frames):
             other = self.table.choose(message, without=without | {node})
             return peer if not any(other) else self.route(envelope, without=without | {node})
-        if self._taps:
-            self._tap("scaleout_out", sent, frames)
         if not envelope.is_from_outside:
             self.hub.sent_to(message, node)
-        self.books.forwarded += 1
-        self._ended("forwarded", message, "")
+        self.sent(message, frames)
         return None
 
-    def _pack(self, envelope: Envelope, node: bytes, peer: Peer) -> tuple[list[bytes], Message]:
+    def sent(self, message: Message, frames: list[bytes]) -> None:
+        """Note that a message has left for another node, and with which bytes."""
+        self.books.forwarded += 1
+        if self._is_watched:
+            for tap in self._taps.scaleout_out:
+                tap.on_message("scaleout_out", message, frames, None)
+            self._ended("forwarded", message, "")
+
+    def _pack(self, envelope: Envelope, node: bytes, peer: Peer) -> list[bytes]:
         """Hop, trail, what is left of the TTL, domain and signature; then bytes in the format of the peer."""
         message = envelope.message
-        body, ttl, domain = message.body, message.ttl_ticks, message.domain
-        if envelope.payload is not None and not body:
-            body = self.body_of(envelope.payload)
+        payload, body, ttl = envelope.payload, message.body, message.ttl_ticks
+        domain, signature = message.domain, message.signature
+        if payload is not None and not body:
+            body = self.body_of(payload)
         if ttl:
             ttl = remaining_ttl(ttl, self._clock.now_ns() - envelope.since_ns)
-        guard = self.guard if not message.signature else None
-        if guard is not None:
-            domain = guard.domain_for(message)
+        if not signature and self.guard is not None:
+            domain = self.guard.domain_for(message)
+            text_version = peer.variant == "text-version"
+            signature = self.guard.signature(message, domain, body, text_version=text_version)
         routing = self._trail_after(message)
+        hops = message.hops + 1
+        if peer.format == "v6" and not peer.variant:
+            return self._templates.encode_hop(message, node, body, domain, signature, ttl, hops, routing)
         sent = msgspec.structs.replace(
             message,
             socket_identity=node,
             body=body,
             domain=domain,
+            signature=signature,
             ttl_ticks=ttl,
-            hops=message.hops + 1,
+            hops=hops,
             routing=routing,
         )
-        if guard is not None:
-            sent = guard.signed(sent, text_version=peer.variant == "text-version")
-        if peer.format == "v6" and not peer.variant:
-            return self._templates.encode(sent), sent
-        return encode(_without_v5_fields(sent, peer.format), peer.format, peer.variant), sent
+        return encode(_without_v5_fields(sent, peer.format), peer.format, peer.variant)
 
     def _trail_after(self, message: Message) -> tuple[RoutingEntry, ...]:
         """The trail with this hop. The same trail gives the same tuple each time: the codec knows it by who it is."""
@@ -302,8 +322,8 @@ class MessageRouter:
             self._reject(None, frames, error.code, str(error))
             return None
         message = decoded.message
-        if self._taps:
-            self._tap("scaleout_in", message, frames)
+        for tap in self._taps.scaleout_in:
+            tap.on_message("scaleout_in", message, frames, None)
         if self.guard is not None:
             fault = self.guard.fault(decoded)
             if fault is not None:
@@ -313,11 +333,11 @@ class MessageRouter:
             self.books.served += 1
             self._ended("served", message, "")
             return None
-        since = self._clock.now_ns() if message.ttl_ticks else 0
-        envelope = Envelope(message, None, since, is_from_outside=True)
-        if message.callback_points and RECEIPT in message.callback_points and message.type != RECEIPT:
+        ttl = message.ttl_ticks
+        envelope = Envelope(message, None, self._clock.now_ns() if ttl else 0, True)  # noqa: FBT003 - by position for speed
+        if RECEIPT in message.callback_points and message.type != RECEIPT:
             envelope.message = self._confirm(envelope)
-        full = self.route(envelope)
+        full = self.dispatch(envelope) if ttl >= 0 else self.route(envelope)
         return None if full is None else (envelope, full)
 
     def _confirm(self, envelope: Envelope) -> Message:
@@ -418,7 +438,7 @@ class MessageRouter:
         self.books.forwarded -= 1
         routing = message.routing[:-1] if message.routing[-1:] == (self.own_entry,) else message.routing
         message = msgspec.structs.replace(message, hops=max(message.hops - 1, 0), routing=routing, signature=b"")
-        envelope = Envelope(message, None, self._clock.now_ns(), is_from_outside=message.hops > 0)
+        envelope = Envelope(message, None, self._clock.now_ns(), message.hops > 0)
         full = self.route(envelope)
         if full is not None:
             self.route_when_room(full, envelope)
@@ -435,24 +455,25 @@ class MessageRouter:
             flow = message.correlation_id if message is not None else b""
             logger.debug("%s: %s", code, reason, extra={"correlation_id": flow.decode(errors="replace")})
 
+    def when_ended(self, callback: Callable[[], None] | None) -> None:
+        """Call back after every end, or no longer; a node that stops waits for the last one."""
+        self._on_end = callback
+        self._is_watched = callback is not None or bool(self._taps.all)
+
     def _ended(self, end: str, message: Message | None, reason: str) -> None:
-        if self._taps:
-            for tap in self._taps:
-                tap.on_end(end, message, reason)
-        if self.on_end is not None:
-            self.on_end()
+        for tap in self._taps.all:
+            tap.on_end(end, message, reason)
+        if self._on_end is not None:
+            self._on_end()
 
     def handled(self, envelope: Envelope, failure: str = "") -> None:
         """A handler has ended: well, or with a failure."""
         message = envelope.message
         self.books.handled += 1
-        self._ended("failed" if failure else "handled", message, failure)
-        if not failure and message.callback_points and HANDLED in message.callback_points:
+        if self._is_watched:
+            self._ended("failed" if failure else "handled", message, failure)
+        if HANDLED in message.callback_points and not failure:
             self.say(Message(identity=HANDLED.identity, version=1), envelope)
-
-    def _tap(self, point: Point, message: Message, frames: list[bytes] | None = None) -> None:
-        for tap in self._taps:
-            tap.on_message(point, message, frames)
 
     def close(self) -> None:
         """From now on every message ends as CLOSED, and first of all those that are held."""

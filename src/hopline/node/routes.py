@@ -17,10 +17,10 @@ answers questions, and knows nothing of sockets, actors or time.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hopline.identity import MessageType, is_hub
-from hopline.wire import Distribution, Message
+from hopline.wire import Message
 
 Target = TypeVar("Target")
 
@@ -41,55 +41,71 @@ class Choice(NamedTuple, Generic[Target]):
     remote: tuple[bytes, ...] = ()
 
 
-class _Ring(Generic[Target]):
-    """The candidates of one type in turn. A local one is its target, a remote one the identity of its node."""
+NOBODY: Final[Choice[Any]] = Choice()
+Key = tuple[bytes, int | bytes, bytes]
+"""A message type as a plain tuple: a table is asked for each message, and this is what costs least to ask with."""
 
-    __slots__ = ("_local", "_remote", "_turn")
+
+def key_of(kind: MessageType) -> Key:
+    """The key of a message type."""
+    return kind.identity, kind.version, kind.partition
+
+
+class _Ring(Generic[Target]):
+    """The candidates of one type in turn: local ones by their target, remote ones by the identity of their node.
+
+    Each has its choice ready, so that the next one is looked up and not made.
+    """
+
+    __slots__ = ("_all", "_local", "_remote", "_targets", "_turn")
 
     def __init__(self) -> None:
-        self._local: list[tuple[bytes, Target]] = []
-        self._remote: list[bytes] = []
+        self._targets: dict[bytes, Target] = {}
+        self._local: list[Choice[Target]] = []
+        self._remote: dict[bytes, Choice[Target]] = {}
+        self._all: list[Choice[Target]] = []
         self._turn = 0
 
     def __bool__(self) -> bool:
-        return bool(self._local or self._remote)
+        return bool(self._all)
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        return tuple(target for _, target in self._local)
+        return tuple(self._targets.values())
 
     @property
     def nodes(self) -> tuple[bytes, ...]:
         return tuple(self._remote)
 
     def add_local(self, actor: bytes, target: Target) -> None:
-        self._local.append((actor, target))
+        self._targets[actor] = target
+        self._renew()
 
     def remove_local(self, actor: bytes) -> None:
-        self._local = [entry for entry in self._local if entry[0] != actor]
+        self._targets.pop(actor, None)
+        self._renew()
 
     def add_remote(self, node: bytes) -> None:
         if node not in self._remote:
-            self._remote.append(node)
+            self._remote[node] = Choice(remote=(node,))
+            self._renew()
 
     def remove_remote(self, node: bytes) -> None:
-        if node in self._remote:
-            self._remote.remove(node)
+        self._remote.pop(node, None)
+        self._renew()
+
+    def _renew(self) -> None:
+        self._local = [Choice(local=(target,)) for target in self._targets.values()]
+        self._all = [*self._local, *self._remote.values()]
 
     def next(self, *, local_first: bool, without: frozenset[bytes]) -> Choice[Target]:
-        local, remote = self._local, self._remote
+        choices = self._local if local_first and self._local else self._all
         if without:
-            remote = [node for node in remote if node not in without]
-        if local_first and local:
-            remote = []
-        count = len(local) + len(remote)
-        if not count:
-            return Choice()
-        self._turn += 1
-        turn = self._turn % count
-        if turn < len(local):
-            return Choice(local=(local[turn][1],))
-        return Choice(remote=(remote[turn - len(local)],))
+            choices = [choice for choice in choices if without.isdisjoint(choice.remote)]
+        if not choices:
+            return NOBODY
+        self._turn = turn = self._turn + 1
+        return choices[turn % len(choices)]
 
 
 class RoutingTable(Generic[Target]):
@@ -103,17 +119,17 @@ class RoutingTable(Generic[Target]):
 
     def __init__(self, node: bytes) -> None:
         self.node = node
-        self._hubs: dict[bytes, Target] = {}
+        self._hubs: dict[bytes, Choice[Target]] = {}
         self._actors: dict[bytes, tuple[Target, frozenset[MessageType], bool]] = {}
         self._nodes: dict[bytes, NodeRoutes] = {}
-        self._rings: dict[MessageType, _Ring[Target]] = {}
-        self._remote_hubs: dict[bytes, bytes] = {}
+        self._rings: dict[Key, _Ring[Target]] = {}
+        self._remote_hubs: dict[bytes, Choice[Target]] = {}
 
     # Our own.
 
     def add_hub(self, hub: bytes, target: Target) -> None:
         """Register a local hub."""
-        self._hubs[hub] = target
+        self._hubs[hub] = Choice(local=(target,))
 
     def remove_hub(self, hub: bytes) -> None:
         """Forget a local hub."""
@@ -157,7 +173,7 @@ class RoutingTable(Generic[Target]):
         routes.uri = uri
         if takes_all or is_hub(receiver):
             routes.hubs.add(receiver)
-            self._remote_hubs[receiver] = node
+            self._remote_hubs[receiver] = Choice(remote=(node,))
             return
         known = routes.actors.setdefault(receiver, set())
         for kind in types:
@@ -214,14 +230,15 @@ class RoutingTable(Generic[Target]):
         """Who gets this message now. `without` are nodes that were tried and failed."""
         node = message.receiver_node_identity
         if node and node != self.node:
-            return Choice(remote=(node,)) if node in self._nodes and node not in without else Choice()
+            return Choice(remote=(node,)) if node in self._nodes and node not in without else NOBODY
         receiver = message.receiver_identity
         if receiver:
-            return self._choose_receiver(message, receiver, here=bool(node), without=without)
-        ring = self._rings.get(message.type)
+            hub = self._hubs.get(receiver)
+            return hub if hub is not None else self._choose_receiver(message, receiver, here=bool(node), without=without)
+        ring = self._rings.get((message.identity, message.version, message.partition))
         if ring is None:
-            return Choice()
-        if message.distribution is Distribution.BROADCAST or node:
+            return NOBODY
+        if message.distribution or node:
             nodes = ring.nodes if not (message.hops or node) else ()
             return Choice(ring.targets, tuple(n for n in nodes if n not in without))
         return ring.next(local_first=message.hops > 0, without=without)
@@ -229,28 +246,27 @@ class RoutingTable(Generic[Target]):
     def _choose_receiver(
         self, message: Message, receiver: bytes, *, here: bool, without: frozenset[bytes]
     ) -> Choice[Target]:
-        target = self._hubs.get(receiver)
-        if target is not None:
-            return Choice(local=(target,))
-        node = self._remote_hubs.get(receiver)
-        if node is not None:
-            return Choice(remote=(node,)) if not here and node not in without else Choice()
+        hub = self._remote_hubs.get(receiver)
+        if hub is not None:
+            return hub if not here and without.isdisjoint(hub.remote) else NOBODY
+        kind = message.type
         entry = self._actors.get(receiver)
         if entry is not None:
-            return Choice(local=(entry[0],)) if message.type in entry[1] else Choice()
+            return Choice(local=(entry[0],)) if kind in entry[1] else NOBODY
         if here:
-            return Choice()
-        kind = message.type
+            return NOBODY
         found = (n for n, routes in self._nodes.items() if n not in without and kind in routes.actors.get(receiver, ()))
         node = next(found, None)
-        return Choice(remote=(node,)) if node else Choice()
+        return Choice(remote=(node,)) if node else NOBODY
 
     def _ring(self, kind: MessageType) -> _Ring[Target]:
-        ring = self._rings.get(kind)
+        key = key_of(kind)
+        ring = self._rings.get(key)
         if ring is None:
-            ring = self._rings[kind] = _Ring()
+            ring = self._rings[key] = _Ring()
         return ring
 
     def _tidy(self, kind: MessageType) -> None:
-        if not self._rings[kind]:
-            del self._rings[kind]
+        key = key_of(kind)
+        if not self._rings[key]:
+            del self._rings[key]

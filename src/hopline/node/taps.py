@@ -1,17 +1,50 @@
 """Taps: what a node lets others see of its messages. A capture is a tap; the node does not know it."""
 
-from typing import Literal, Protocol
+from collections.abc import Collection, Iterable
+from typing import Literal, Protocol, get_args
 
 from hopline.wire import Message
 
 Point = Literal["hub_out", "router_in", "scaleout_out", "scaleout_in", "actor_in", "actor_out", "hub_in"]
 
+POINTS: frozenset[Point] = frozenset(get_args(Point))
+"""Every place where a message can be seen: leaving and reaching hubs, actors and the network, and entering the router."""
+
 
 class Tap(Protocol):
-    """Sees every message at every point, and every end. Called on the event loop: it must not block and must not raise."""
+    """Sees messages at the points it asks for, and every end. Called on the event loop: it must not block or raise.
 
-    def on_message(self, point: Point, message: Message, frames: list[bytes] | None) -> None:
-        """See a message pass a point; `frames` are the bytes where it has any."""
+    Derive from it and write what you need: by default it looks everywhere and does nothing.
+    """
 
-    def on_end(self, end: str, message: Message | None, reason: str) -> None:
+    points: Collection[str] = POINTS
+    """Where it wants to look. Asked once, when the node is made."""
+
+    def on_message(self, point: Point, message: Message, frames: list[bytes] | None, payload: object) -> None:  # noqa: ARG002
+        """See a message pass a point.
+
+        `frames` are its bytes, where it has any. Inside a node `message.body` is empty and `payload` is the object, which
+        its owner may change later; None if the body is there.
+        """
+        return
+
+    def on_end(self, end: str, message: Message | None, reason: str) -> None:  # noqa: ARG002
         """See a message end: handled, failed (its handler did), answered, forwarded, served, or the code of a bad end."""
+        return
+
+
+class Taps:
+    """The taps of a node, sorted by point: a point where nobody looks costs one glance."""
+
+    def __init__(self, taps: Iterable[Tap] = ()) -> None:
+        self.all = tuple(taps)
+        self.hub_out = self._at("hub_out")
+        self.router_in = self._at("router_in")
+        self.scaleout_out = self._at("scaleout_out")
+        self.scaleout_in = self._at("scaleout_in")
+        self.actor_in = self._at("actor_in")
+        self.actor_out = self._at("actor_out")
+        self.hub_in = self._at("hub_in")
+
+    def _at(self, point: Point) -> tuple[Tap, ...]:
+        return tuple(tap for tap in self.all if point in tap.points)

@@ -113,11 +113,13 @@ def kind_of(payload_class: type) -> Kind:
 
 def type_of(payload: object) -> MessageType:
     """The message type of a payload, with its own partition if it has one."""
-    kind = kind_of(type(payload))
-    if kind.partition_by is None:
-        return kind.message_type
-    value = getattr(payload, kind.partition_by)
-    return MessageType(kind.message_type.identity, kind.message_type.version, _as_bytes(value))
+    kind = _KINDS.get(type(payload))
+    if kind is None:
+        kind = kind_of(type(payload))  # says what is wrong
+    message_type, _, _, _, partition_by = kind
+    if partition_by is None:
+        return message_type
+    return MessageType(message_type.identity, message_type.version, _as_bytes(getattr(payload, partition_by)))
 
 
 def _as_bytes(value: object) -> bytes:

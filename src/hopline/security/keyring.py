@@ -53,24 +53,37 @@ class Keyring:
         self._macs: dict[tuple[str, Algorithm], tuple[Mac, ...]] = {}
 
     def sign(self, message: Message, *, now_ns: int = 0, nonce: bytes = b"", text_version: bool = False) -> Message:
-        """Sign a message in the domain it names, with that domain's first key.
+        """Sign a message in the domain it names: see `signature`."""
+        signature = self.signature(message, now_ns=now_ns, nonce=nonce, text_version=text_version)
+        return msgspec.structs.replace(message, signature=signature)
+
+    def signature(
+        self,
+        message: Message,
+        *,
+        domain: str | None = None,
+        body: bytes | None = None,
+        now_ns: int = 0,
+        nonce: bytes = b"",
+        text_version: bool = False,
+    ) -> bytes:
+        """The signature of a message with its domain's first key; another domain or body than its own may be given.
 
         `now_ns` and `nonce` (16 random bytes, new for each message) are needed by the scheme `full`; `text_version` by
         `kino` for old v4 peers, whose versions are text on the wire.
         """
-        domain = self._domains.get(message.domain)
-        if domain is None or not domain.keys:
-            raise SecurityError("SECURITY_UNKNOWN_DOMAIN", f"no key to sign in the domain {message.domain!r}")
-        if domain.scheme == "kino":
-            mac = self._prepared(domain, domain.algorithm or "md5")[0]
-            signature = mac.digest(kino_input(message, text_version=text_version))
-        else:
-            if len(nonce) != NONCE_SIZE or now_ns <= 0:
-                raise ValueError(f"the scheme full needs the time and a nonce of {NONCE_SIZE} bytes")
-            mac = self._prepared(domain, "sha256")[0]
-            tag = mac.digest(full_input(message, now_ns, nonce))
-            signature = write_full(FullSignature(now_ns, nonce, tag))
-        return msgspec.structs.replace(message, signature=signature)
+        name = message.domain if domain is None else domain
+        found = self._domains.get(name)
+        if found is None or not found.keys:
+            raise SecurityError("SECURITY_UNKNOWN_DOMAIN", f"no key to sign in the domain {name!r}")
+        if found.scheme == "kino":
+            mac = self._prepared(found, found.algorithm or "md5")[0]
+            return mac.digest(kino_input(message, body=body, text_version=text_version))
+        if len(nonce) != NONCE_SIZE or now_ns <= 0:
+            raise ValueError(f"the scheme full needs the time and a nonce of {NONCE_SIZE} bytes")
+        mac = self._prepared(found, "sha256")[0]
+        signed = msgspec.structs.replace(message, domain=name, body=message.body if body is None else body)
+        return write_full(FullSignature(now_ns, nonce, mac.digest(full_input(signed, now_ns, nonce))))
 
     def verify(self, decoded: Decoded, *, scheme: Scheme | None = None, algorithm: Algorithm | None = None) -> Verdict:
         """Judge the signature of a message by the keys, not by age or right. Options overrule those of the domain."""

@@ -90,14 +90,15 @@ class Mac:
         return f"Mac({self._algorithm})"
 
 
-def kino_input(message: Message, *, text_version: bool = False) -> bytes:
-    r"""The bytes under a `kino` signature.
+def kino_input(message: Message, *, body: bytes | None = None, text_version: bool = False) -> bytes:
+    r"""The bytes under a `kino` signature, with another body than the message's own if one is given.
 
     >>> kino_input(Message(identity=b"HELLO", version=1, body=b"hi", callback_receiver_identity=b"H1"))
     b'HELLO\x01\x00hiH1'
     """
     version = write_version(message.version) if text_version else write_number_version(message.version)
-    return b"".join((message.identity, version, message.partition, message.body, message.callback_receiver_identity))
+    body = message.body if body is None else body
+    return b"".join((message.identity, version, message.partition, body, message.callback_receiver_identity))
 
 
 class FullSignature(NamedTuple):

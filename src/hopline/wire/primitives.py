@@ -5,6 +5,7 @@ error can name the byte it stopped at and `explain` can draw the map. This file 
 """
 
 import struct
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, NoReturn
 
@@ -117,6 +118,7 @@ def write_version(version: int | bytes) -> bytes:
     return b"%d.0" % version
 
 
+@lru_cache(256)
 def write_number_version(version: int | bytes) -> bytes:
     """Write a version as uint16; a version that is no number has no such form."""
     if not isinstance(version, int):

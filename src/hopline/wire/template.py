@@ -21,7 +21,9 @@ each kind, then forgets all and starts again: a stranger who sends ever new shap
 
 import struct
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hopline.identity import MessageType
 from hopline.wire import v6
@@ -37,19 +39,12 @@ _LONGEST: Final = 4096
 """Bytes of a metaframe worth remembering: ten times an ordinary one. With the limit it bounds what a stranger can fill."""
 
 _KEY: Final = Struct("<q")
-_END: Final = Struct("<q4H")
+_TTL: Final = Struct("<q")
 _ONE_BODY_FRAME: Final = struct.pack("<4H", 2, 1, 0, 0)
 
 
-class _Head(NamedTuple):
-    identity: bytes
-    version: int | bytes
-    partition: bytes
-    receiver_identity: bytes
-    receiver_node_identity: bytes
-    distribution: Distribution
-    trace_options: int
-    callback_receiver_node_identity: bytes
+_Head = tuple[bytes, int | bytes, bytes, bytes, bytes, Distribution, int, bytes]
+"""Identity, version, partition, receiver, receiver node, distribution, trace options, callback node."""
 
 
 class Templates:
@@ -141,35 +136,81 @@ class Templates:
 
     def encode(self, message: Message) -> list[bytes]:
         """Encode a message as v6; the answer is that of `wire.encode`, and so are the errors."""
-        signature, correlation_id = message.signature, message.correlation_id
-        routing, points = message.routing, message.callback_points
+        return self.encode_hop(
+            message,
+            message.socket_identity,
+            message.body,
+            message.domain,
+            message.signature,
+            message.ttl_ticks,
+            message.hops,
+            message.routing,
+        )
+
+    def encode_hop(
+        self,
+        message: Message,
+        socket_identity: bytes,
+        body: bytes,
+        domain: str,
+        signature: bytes,
+        ttl_ticks: int,
+        hops: int,
+        routing: tuple[RoutingEntry, ...],
+    ) -> list[bytes]:
+        """Encode a message as v6 with other values for what a node changes when it sends it.
+
+        The answer is that of `encode` for the message with these values: a copy that nobody would look at is not made.
+        """
+        correlation_id, points = message.correlation_id, message.callback_points
+        hub = message.callback_receiver_identity
+        values = _head(message)
         try:
-            values = _head(message)
             head = self._head_runs.get(values)
             if head is None:
                 self._make_room(self._head_runs)
                 head = self._head_runs[values] = v6.write_head(message)
-            domain_size = message.domain, len(signature)
-            keys = self._key_runs.get(domain_size)
+            keys = self._key_runs.get((domain, len(signature)))
             if keys is None:
                 self._make_room(self._key_runs)
-                keys = self._key_runs[domain_size] = v6.write_keys(*domain_size)
-            routing_hops = id(routing), message.hops
-            trail = self._trail_runs.get(routing_hops)
+                keys = self._key_runs[domain, len(signature)] = v6.write_keys(domain, len(signature))
+            trail = self._trail_runs.get((id(routing), hops))
             if trail is None:
                 self._make_room(self._trail_runs)
-                trail = self._trail_runs[routing_hops] = routing, v6.write_trail(message)
-            points_receiver = id(points), message.callback_receiver_identity, len(correlation_id)
-            tail = self._tail_runs.get(points_receiver)
+                hopped = replace(message, hops=hops, routing=routing)
+                trail = self._trail_runs[id(routing), hops] = routing, v6.write_trail(hopped)
+            tail = self._tail_runs.get((id(points), hub, len(correlation_id)))
             if tail is None:
                 self._make_room(self._tail_runs)
-                tail = self._tail_runs[points_receiver] = points, v6.write_tail(message)
-            end = _END.pack(message.ttl_ticks, 2, 1, 0, 0)
-            key = _KEY.pack(message.callback_key)
+                tail = self._tail_runs[id(points), hub, len(correlation_id)] = points, v6.write_tail(message)
+            meta = b"".join(
+                (
+                    head,
+                    _KEY.pack(message.callback_key),
+                    keys,
+                    signature,
+                    trail[1],
+                    tail[1],
+                    correlation_id,
+                    _TTL.pack(ttl_ticks),
+                    _ONE_BODY_FRAME,
+                )
+            )
         except (struct.error, UnicodeEncodeError):
-            return encode(message)  # says which value does not fit
-        meta = b"".join((head, key, keys, signature, trail[1], tail[1], correlation_id, end))
-        return [message.socket_identity, b"", message.body, meta]
+            # The plain codec says which value does not fit.
+            return encode(
+                replace(
+                    message,
+                    socket_identity=socket_identity,
+                    body=body,
+                    domain=domain,
+                    signature=signature,
+                    ttl_ticks=ttl_ticks,
+                    hops=hops,
+                    routing=routing,
+                )
+            )
+        return [socket_identity, b"", body, meta]
 
     def _make_room(self, *memories: dict[Any, Any]) -> None:
         if any(len(memory) >= self._limit for memory in memories):
@@ -178,7 +219,7 @@ class Templates:
 
 
 def _head(message: Message) -> _Head:
-    return _Head(
+    return (
         message.identity,
         message.version,
         message.partition,

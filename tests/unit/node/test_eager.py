@@ -11,7 +11,7 @@ def run(make):
     async def main():
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        task = run_eagerly(make(), loop, lambda result, error: ended.set_result((result, error)))
+        task = run_eagerly(make(), loop, lambda future, *outcome: future.set_result(outcome), ended)
         at_once = ended.done()
         assert at_once is (task is None)
         return at_once, *await asyncio.wait_for(ended, 10)
@@ -97,7 +97,7 @@ def test_the_callers_task_is_the_current_one_again():
             return asyncio.current_task() is not before
 
         seen = []
-        run_eagerly(nothing(), asyncio.get_running_loop(), lambda result, error: seen.append((result, error)))
+        run_eagerly(nothing(), asyncio.get_running_loop(), lambda found, *outcome: found.append(outcome), seen)
         assert asyncio.current_task() is before
         return seen
 
@@ -118,7 +118,7 @@ def test_errors_thrown_in_from_outside_reach_the_coroutine():
                 raise
 
         ended = loop.create_future()
-        task = run_eagerly(patient(), loop, lambda _, error: ended.set_result(error))
+        task = run_eagerly(patient(), loop, lambda future, _, error: future.set_result(error), ended)
         await asyncio.sleep(0)
         task.cancel()
         return caught, await asyncio.wait_for(ended, 10)

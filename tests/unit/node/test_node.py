@@ -10,6 +10,7 @@ from hopline.errors import DeliveryError, PayloadError, RemoteError
 from hopline.node.actor import Actor, Context, broadcast, to
 from hopline.node.envelope import Envelope
 from hopline.node.node import Node
+from hopline.node.taps import POINTS, Tap
 from hopline.payload.registry import Payload, message
 
 
@@ -537,15 +538,17 @@ def test_taps_see_every_step_and_every_end():
         async def step(self, step: Step) -> Arrived:
             raise ValueError("no")
 
-    class Tap:
-        def on_message(self, point, message, frames):
+    class Watcher(Tap):
+        points = POINTS - {"router_in"}
+
+        def on_message(self, point, message, frames, payload):
             seen.append((point, message.identity.decode()))
 
         def on_end(self, end, message, reason):
             ends.append((end, message.identity.decode()))
 
     async def test():
-        async with Node(actors=[Greeter(), Failing()], taps=[Tap()]) as node:
+        async with Node(actors=[Greeter(), Failing()], taps=[Watcher()]) as node:
             await node.ask(Hello("x"), Ehhlo)
             await node.tell(Other())
             with pytest.raises(RemoteError):

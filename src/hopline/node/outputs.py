@@ -1,0 +1,101 @@
+"""Outputs: what handlers give back, and what becomes of the messages they were given.
+
+A handler's answer inherits the flow of what it answers and goes to the router; a failure is counted and told to the caller.
+Hosts know this room and not the router behind it.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+
+from hopline.errors import DeliveryError
+from hopline.flow import inherit_flow
+from hopline.node.actor import Addressed
+from hopline.node.clock import Clock
+from hopline.node.envelope import Envelope
+from hopline.node.host import Waits
+from hopline.node.hub import TICKS_PER_SECOND
+from hopline.node.router import MessageRouter
+from hopline.node.taps import Taps
+from hopline.payload.registry import type_of
+from hopline.wire import Message
+
+logger = logging.getLogger("hopline.node")
+
+
+class _Parked:
+    """An output that somebody full will take later."""
+
+    def __init__(self, router: MessageRouter, full: Waits, envelope: Envelope) -> None:
+        self._router = router
+        self._full = full
+        self._envelope = envelope
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once the output was taken."""
+        self._router.route_when_room(self._full, self._envelope, callback)
+
+
+class Outputs:
+    """The way from the handlers of a node to its router: see `hopline.node.host.Surroundings`."""
+
+    def __init__(self, router: MessageRouter, taps: Taps, clock: Clock) -> None:
+        self._router = router
+        self._books = router.books
+        self._dispatch = router.dispatch
+        self._taps = taps
+        self._clock = clock
+        # Straight through: a message more or less would show.
+        self.handled = router.handled
+        self.refused = router.end_badly
+        self.is_in_time = router.is_in_time
+
+    def emit(self, output: object, parent: Envelope) -> Waits | None:
+        """Send what a handler returned, in the flow of what it was given; if it waits, tells for what."""
+        since_ns = 0
+        if type(output) is not Addressed:
+            payload = output
+            kind = type_of(payload)
+            message = Message(b"", kind.identity, kind.version, kind.partition)
+        else:
+            payload = output.payload
+            message = _addressed(output)
+            if output.ttl:
+                since_ns = self._clock.now_ns()
+        envelope = Envelope(inherit_flow(message, parent.message), payload, since_ns)
+        self._books.sent_locally += 1
+        for tap in self._taps.actor_out:
+            tap.on_message("actor_out", envelope.message, None, payload)
+        full = self._dispatch(envelope)
+        return None if full is None else _Parked(self._router, full, envelope)
+
+    def failed(self, envelope: Envelope, error: BaseException) -> None:
+        """A handler has failed: its message has been handled all the same, and the caller is told."""
+        self._books.failures += 1
+        text = "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
+        stack = "".join(traceback.format_exception(error))
+        logger.warning(
+            "handler of %s failed: %s: %s",
+            envelope.message.identity.decode(errors="replace"),
+            type(error).__qualname__,
+            text,
+            extra={"correlation_id": envelope.message.correlation_id.decode(errors="replace")},
+        )
+        self._router.handled(envelope, f"{type(error).__qualname__}: {text}")
+        self._router.report_failure(envelope, type(error).__qualname__, text, stack)
+
+
+def _addressed(output: Addressed) -> Message:
+    if output.node and output.distribution:
+        raise DeliveryError("REJECTED", "a broadcast has no receiver node")
+    kind = type_of(output.payload)
+    return Message(
+        identity=kind.identity,
+        version=kind.version,
+        partition=kind.partition,
+        receiver_identity=output.receiver,
+        receiver_node_identity=output.node,
+        distribution=output.distribution,
+        ttl_ticks=int(output.ttl * TICKS_PER_SECOND),
+    )

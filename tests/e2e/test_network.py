@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from hopline.errors import DeliveryError, RemoteError
+from hopline.flow import MAX_TRAIL
 from hopline.identity import MessageType
 from hopline.node.node import Node
 from hopline.node.taps import Tap
@@ -22,7 +23,7 @@ from hopline.payload.service import (
 from hopline.security import Keyring
 from hopline.transport.memory import MemoryNetwork, MemoryTransport
 from hopline.transport.zmq import ZmqTransport
-from hopline.wire import Message, decode, encode
+from hopline.wire import Message, RoutingEntry, decode, encode
 from tests.e2e.world import Ehhlo, Greeter, Hello, Listener, Notice, Work, Worker, balanced, domains
 
 
@@ -265,7 +266,9 @@ def test_what_is_forged_repeated_or_of_another_domain_is_refused_and_the_node_se
     run(test())
 
 
-@pytest.mark.parametrize(("format", "variant"), [("v5", "uint16-stamp"), ("v5", "int32-stamp"), ("v4", ""), ("v6", "early")])
+@pytest.mark.parametrize(
+    ("format", "variant"), [("v5", "uint16-stamp"), ("v5", "int32-stamp"), ("v4", ""), ("v3", ""), ("v6", "early")]
+)
 def test_a_peer_is_answered_in_its_own_format(format, variant):
     """A scripted peer over raw sockets that speaks an older format, as a reference node would."""
 
@@ -280,7 +283,7 @@ def test_a_peer_is_answered_in_its_own_format(format, variant):
             async with world.node(Greeter()) as node:
                 backend.connect(node.address)
                 contract = MessageContract(1, b"EHHLO", b"")
-                if format == "v4":
+                if format in ("v3", "v4"):
                     hub = MessageContract(0, b"\0hub", b"", is_any_identifier=True)
                     body = RegisterExternalRouteV4(uri, b"old", (contract, hub)).write()
                 else:
@@ -294,8 +297,8 @@ def test_a_peer_is_answered_in_its_own_format(format, variant):
                     correlation_id=b"flow",
                     callback_points=(MessageType(b"EHHLO", 1),),
                     callback_receiver_identity=b"\0hub",
-                    callback_receiver_node_identity=b"" if format == "v4" else b"old",
-                    callback_key=0 if format == "v4" else 7,
+                    callback_receiver_node_identity=b"" if format in ("v3", "v4") else b"old",
+                    callback_key=0 if format in ("v3", "v4") else 7,
                 )
                 loop = asyncio.get_running_loop()
                 seen = []
@@ -318,7 +321,7 @@ def test_a_peer_is_answered_in_its_own_format(format, variant):
                     if any(decode(frames).message.identity == b"EHHLO" for frames in seen):
                         break
                     await asyncio.sleep(0.001)
-                assert {decode(frames).format for frames in seen} >= {format} or format == "v4"
+                assert {decode(frames).format for frames in seen} >= {format} or format in ("v3", "v4")
                 answer = next(d for d in map(decode, seen) if d.message.identity == b"EHHLO")
                 assert (answer.format, answer.variant) == (format, variant)
                 assert answer.message.correlation_id == b"flow"
@@ -398,6 +401,46 @@ def test_a_message_that_went_over_too_many_nodes_is_a_dead_letter():
         finally:
             socket.close(0)
             stranger.term()
+
+    run(test())
+
+
+def test_a_trail_that_is_too_long_loses_its_oldest_entries_and_that_is_counted():
+    async def test():
+        world = World("zmq")
+        stranger = zmq.Context()
+        socket = stranger.socket(zmq.DEALER)
+        try:
+            async with world.node(Greeter()) as b, world.node(peers=[b]) as a:
+                await knows(a)
+                socket.connect(a.address)
+                trail = tuple(RoutingEntry(f"tcp://10.0.0.1:{i}", b"n%d" % i) for i in range(MAX_TRAIL))
+                message = Message(identity=b"HELLO", version=1, body=b"\x81\xa4name\xa1x", hops=1, routing=trail)
+                socket.send_multipart(encode(message)[1:])
+                for _ in range(5000):
+                    if b.statistics().handled:
+                        break
+                    await asyncio.sleep(0.001)
+                assert b.statistics().handled == 1
+                assert a.statistics().trail_entries_dropped == 1
+        finally:
+            socket.close(0)
+            stranger.term()
+
+    run(test())
+
+
+def test_more_messages_than_may_be_held_end_at_once():
+    async def test():
+        world = World("memory")
+        async with world.node() as node:
+            for _ in range(10_000):
+                await node.tell(Notice())
+            assert "NO_ROUTE" not in node.dead_letters.counts
+            await node.tell(Notice())
+            assert node.dead_letters.counts["NO_ROUTE"] == 1
+            await node.stop(0)
+        assert balanced(node)
 
     run(test())
 

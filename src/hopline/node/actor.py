@@ -22,6 +22,7 @@ from hopline.payload.registry import Kind, is_payload, kind_of
 from hopline.wire import Distribution, Message
 
 Policy = Literal["wait", "fail", "dead-letter"]
+Recovery = Literal["resume", "restart", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ class Actor:
         partition: the partition of types that are partitioned by a field.
         local_only: not announced to other nodes.
         quarantine_after: a message that failed so often is not tried again.
+        when_failed: what happens to the actor after a handler failed: it goes on as it is, another one takes over
+            (`restarted`), or it is stopped. A stopped actor takes no more messages; they go to others, if there are any.
+        most_restarts: how often within `restart_seconds` another one may take over before the actor is stopped.
+        restart_seconds: see there.
     """
 
     concurrency: ClassVar[int] = 1
@@ -49,10 +54,17 @@ class Actor:
     when_full: ClassVar[Policy] = "wait"
     local_only: ClassVar[bool] = False
     quarantine_after: ClassVar[int] = 3
+    when_failed: ClassVar[Recovery] = "resume"
+    most_restarts: ClassVar[int] = 10
+    restart_seconds: ClassVar[float] = 60.0
     partition: str | bytes = b""
 
     def failed(self, error: BaseException) -> None:
         """Called after a handler failed: bring your state in order here. Does nothing by default."""
+
+    def restarted(self) -> "Actor":
+        """Make the actor that takes over, with `when_failed = "restart"`. By default it is made without arguments."""
+        return type(self)()
 
 
 class Addressed(NamedTuple):

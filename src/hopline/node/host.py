@@ -3,7 +3,8 @@
 Messages are handled in the order they came, `concurrency` at a time; the rest waits in the mailbox, which is bounded. A
 handler's first step runs at once. What it returns inherits the flow of what it was given and goes to the router; what it
 raises goes to the caller as KINO.EXCEPTION. A slot is free again when the handler has ended and all its outputs were taken,
-so an actor that writes to a slow one becomes slow itself: that is how back-pressure travels.
+so an actor that writes to a slow one becomes slow itself: that is how back-pressure travels. If it came back in a circle,
+nobody would ever move again; the output that would close the circle ends instead.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol
 from hopline.errors import HoplineError, PayloadError
 from hopline.flow import message_uid
 from hopline.identity import MessageType
-from hopline.node.actor import Actor, Context, Handler
+from hopline.node.actor import Actor, Context, Handler, handlers_of
 from hopline.node.eager import run_eagerly
 from hopline.node.envelope import Envelope
 from hopline.node.routes import Key, key_of
@@ -38,11 +39,25 @@ class Waits(Protocol):
         """Call back once there is room."""
 
 
+class Parked(Protocol):
+    """An output that waits for somebody who is full."""
+
+    @property
+    def behind(self) -> Waits:
+        """Who is full."""
+
+    def when_taken(self, callback: Callable[[], None]) -> None:
+        """Call back once it was taken."""
+
+    def give_up(self, reason: str) -> None:
+        """Let it come to a bad end."""
+
+
 class Surroundings(Protocol):
     """What a host needs of the node around it: `outputs.py`."""
 
-    def emit(self, output: object, parent: Envelope) -> Waits | None:
-        """Send what a handler returned; if it was not taken at once, tells who calls back when it is."""
+    def emit(self, output: object, parent: Envelope) -> Parked | None:
+        """Send what a handler returned; it is parked if it was not taken at once."""
 
     def handled(self, envelope: Envelope) -> None:
         """Hear that a handler has ended well."""
@@ -55,6 +70,12 @@ class Surroundings(Protocol):
 
     def is_in_time(self, envelope: Envelope) -> bool:
         """Whether a message has not expired; if it has, it has come to its end."""
+
+    def stopped(self, host: "ActorHost") -> None:
+        """Hear that an actor has failed too often and takes no more messages."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds of a clock that never goes back."""
 
 
 class ActorHost:
@@ -74,7 +95,7 @@ class ActorHost:
         self.identity = identity
         self.types: list[MessageType] = [handler.type for handler in handlers]
         """What this actor handles."""
-        self._handlers: dict[Key, Handler] = {key_of(handler.type): handler for handler in handlers}
+        self._use(handlers)
         self._around = around
         self._node = node
         self._loop = loop
@@ -88,6 +109,9 @@ class ActorHost:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._suspects: OrderedDict[bytes, dict[bytes, int]] = OrderedDict()
         """Flow: how often which of its messages failed here."""
+        self._blocked: dict[int, list[Waits]] = {}
+        """Handlers that have ended, by envelope, and whom their outputs wait for."""
+        self._restarts: deque[int] = deque(maxlen=max(actor.most_restarts, 1))
         self._turning = False
         self._is_closed = False
 
@@ -95,6 +119,14 @@ class ActorHost:
     def is_idle(self) -> bool:
         """Whether nothing runs and nothing waits."""
         return not self._running and not self._waiting
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether every running handler waits for somebody to take its outputs."""
+        return len(self._blocked) >= self._running > 0
+
+    def _use(self, handlers: list[Handler]) -> None:
+        self._handlers: dict[Key, Handler] = {key_of(handler.type): handler for handler in handlers}
 
     def offer(self, envelope: Envelope) -> bool:
         """Take a message to handle it now or later; False if the mailbox is full."""
@@ -111,6 +143,12 @@ class ActorHost:
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once the mailbox has room; first come, first served."""
         self._room.append(callback)
+
+    def retire(self) -> tuple[list[Envelope], list[Callable[[], None]]]:
+        """Take no more messages; returns those that waited, and who waited to bring more. What runs goes on to its end."""
+        waiting, self._waiting = list(self._waiting), deque()
+        room, self._room = list(self._room), deque()
+        return waiting, room
 
     async def close(self, patience: float) -> None:
         """Refuse what waits, stop what runs, and give it so many seconds to end."""
@@ -167,17 +205,14 @@ class ActorHost:
         async for output in generator:
             full = self._around.emit(output, envelope)
             if full is not None:
-                room = asyncio.Event()
-                full.when_room(room.set)
-                await room.wait()
+                taken = asyncio.Event()
+                self._park(full, envelope, taken.set)
+                await taken.wait()
 
     def _done(self, envelope: Envelope, result: object, error: BaseException | None) -> None:
         if error is not None:
             self._failed(envelope, error)
-            try:
-                self.actor.failed(error)
-            except Exception:
-                logger.exception("%s.failed() failed itself", type(self.actor).__qualname__)
+            self._recover(error)
             self._release()
             return
         if result is not None:
@@ -192,7 +227,7 @@ class ActorHost:
                 self._release()
                 return
             if full is not None:
-                full.when_room(lambda: self._finish(envelope))
+                self._park(full, envelope, lambda: self._finish(envelope))
                 return
         self._finish(envelope)
 
@@ -206,7 +241,7 @@ class ActorHost:
 
     def _send_all(self, envelope: Envelope, outputs: Sequence[object]) -> None:
         """Send all that a handler returned; it has ended when the last of it was taken."""
-        blocked = 0
+        blocked = 1  # the loop below
         has_failed = False
 
         def unblock() -> None:
@@ -225,9 +260,62 @@ class ActorHost:
                 return
             if full is not None:
                 blocked += 1
-                full.when_room(unblock)
-        if not blocked:
-            self._finish(envelope)
+                self._park(full, envelope, unblock)
+        unblock()
+
+    def _park(self, parked: Parked, envelope: Envelope, then: Callable[[], None]) -> None:
+        """Go on with `then` when an output was taken; until then the handler that made it blocks its slot."""
+        key = id(envelope)
+        waits = self._blocked.setdefault(key, [])
+        waits.append(parked.behind)
+
+        def taken() -> None:
+            waits.remove(parked.behind)
+            if not waits:
+                self._blocked.pop(key, None)
+            then()
+
+        if self.is_stuck and self._is_waited_for_by(parked.behind):
+            parked.give_up("the mailboxes are full in a circle")
+            taken()
+        else:
+            parked.when_taken(taken)
+
+    def _is_waited_for_by(self, other: Waits) -> bool:
+        """Whether somebody full can only move when we do."""
+        seen: set[int] = set()
+        todo = [other]
+        while todo:
+            host = todo.pop()
+            if host is self:
+                return True
+            if isinstance(host, ActorHost) and host.is_stuck and id(host) not in seen:
+                seen.add(id(host))
+                todo += [behind for waits in host._blocked.values() for behind in waits]  # noqa: SLF001 - our own kind
+        return False
+
+    def _recover(self, error: BaseException) -> None:
+        """Do what the actor says is to be done after a failure."""
+        actor = self.actor
+        try:
+            actor.failed(error)
+            if actor.when_failed == "restart" and self._may_restart():
+                self.actor = actor.restarted()
+                self._use(handlers_of(self.actor))
+                return
+        except Exception:
+            logger.exception("%s could not recover from a failure", type(actor).__qualname__)
+        if actor.when_failed != "resume":
+            logger.error("%s is stopped: it failed", type(actor).__qualname__)
+            self._around.stopped(self)
+
+    def _may_restart(self) -> bool:
+        now = self._around.now_ns()
+        most = self.actor.most_restarts
+        if len(self._restarts) >= most and (not most or now - self._restarts[0] <= self.actor.restart_seconds * 1e9):
+            return False
+        self._restarts.append(now)
+        return True
 
     def _suspect(self, envelope: Envelope) -> None:
         flow, uid = envelope.message.correlation_id, message_uid(envelope.message)

@@ -104,6 +104,7 @@ class Node:
         self._table: RoutingTable[ActorHost | MessageHub] = RoutingTable(self.identity)
         self._books = Books()
         self._hosts: dict[bytes, ActorHost] = {}
+        self._retired: list[ActorHost] = []
         self._waits: dict[tuple[type, ...], Wait] = {}
         self._peers: Peers | None = None
         self._state: Literal["new", "running", "stopping", "stopped"] = "new"
@@ -129,7 +130,7 @@ class Node:
             hold_seconds=self._hold_seconds,
             hop_limit=self._hop_limit,
         )
-        self._outputs = Outputs(self._router, self._taps, self._clock)
+        self._outputs = Outputs(self._router, self._taps, self._clock, lambda host: self.remove_actor(host.identity))
         self._table.add_hub(self._hub.identity, self._hub)
         self._state = "running"
         try:
@@ -165,7 +166,7 @@ class Node:
         if self._peers is not None:
             self._peers.say_goodbye()
         self._router.close()
-        for host in self._hosts.values():
+        for host in (*self._hosts.values(), *self._retired):
             await host.close(PATIENCE)
         if self._peers is not None:
             await self._peers.close(min(drain, 1.0))
@@ -201,6 +202,23 @@ class Node:
         if self._peers is not None:
             self._peers.announce()
         return identity
+
+    def remove_actor(self, identity: bytes) -> None:
+        """Let an actor live here no more. What waits for it is routed again; what it handles just now goes on to its end."""
+        host = self._hosts.pop(identity, None)
+        if host is None:
+            return
+        self._retired = [retired for retired in (*self._retired, host) if not retired.is_idle]
+        self._table.remove_actor(identity)
+        if self._peers is not None and not host.actor.local_only:
+            self._peers.withdraw(identity, host.types)
+        waiting, room = host.retire()
+        for envelope in waiting:
+            full = self._router.route(envelope)
+            if full is not None:
+                self._router.route_when_room(full, envelope)
+        for callback in room:
+            callback()
 
     # Sending.
 

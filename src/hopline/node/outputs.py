@@ -14,7 +14,7 @@ from hopline.flow import inherit_flow
 from hopline.node.actor import Addressed
 from hopline.node.clock import Clock
 from hopline.node.envelope import Envelope
-from hopline.node.host import Waits
+from hopline.node.host import ActorHost, Parked, Waits
 from hopline.node.hub import TICKS_PER_SECOND
 from hopline.node.router import MessageRouter
 from hopline.node.taps import Taps
@@ -29,18 +29,22 @@ class _Parked:
 
     def __init__(self, router: MessageRouter, full: Waits, envelope: Envelope) -> None:
         self._router = router
-        self._full = full
+        self.behind = full
         self._envelope = envelope
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_taken(self, callback: Callable[[], None]) -> None:
         """Call back once the output was taken."""
-        self._router.route_when_room(self._full, self._envelope, callback)
+        self._router.route_when_room(self.behind, self._envelope, callback)
+
+    def give_up(self, reason: str) -> None:
+        """Let the output come to a bad end."""
+        self._router.end_badly(self._envelope, "OVERFLOW", reason)
 
 
 class Outputs:
     """The way from the handlers of a node to its router: see `hopline.node.host.Surroundings`."""
 
-    def __init__(self, router: MessageRouter, taps: Taps, clock: Clock) -> None:
+    def __init__(self, router: MessageRouter, taps: Taps, clock: Clock, stopped: Callable[[ActorHost], None]) -> None:
         self._router = router
         self._books = router.books
         self._dispatch = router.dispatch
@@ -50,8 +54,10 @@ class Outputs:
         self.handled = router.handled
         self.refused = router.end_badly
         self.is_in_time = router.is_in_time
+        self.now_ns = clock.now_ns
+        self.stopped = stopped
 
-    def emit(self, output: object, parent: Envelope) -> Waits | None:
+    def emit(self, output: object, parent: Envelope) -> Parked | None:
         """Send what a handler returned, in the flow of what it was given; if it waits, tells for what."""
         since_ns = 0
         if type(output) is not Addressed:

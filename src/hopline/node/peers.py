@@ -9,7 +9,7 @@ refused before it comes here.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from hopline.payload.service import (
     RouteRegistration,
     ServicePayload,
     UnregisterMessageRoute,
+    UnregisterMessageRouteV4,
     UnregisterNode,
     read_service,
 )
@@ -156,6 +157,18 @@ class Peers:
             if peer.link.is_connected:
                 self._announce(peer)
 
+    def withdraw(self, actor: bytes, types: Iterable[MessageType]) -> None:
+        """Tell everybody what one of our actors no longer takes."""
+        still = {kind for _, kinds in self._router.table.announced() for kind in kinds}
+        for peer in self._links.values():
+            if peer.link.is_connected:
+                # Old peers know what a node takes, not which of its actors.
+                gone = [kind for kind in types if peer.format not in ("v3", "v4") or kind not in still]
+                for name in [domain.name for domain in self._domains] if self._domains is not None else [""]:
+                    contracts = tuple(MessageContract.of(kind) for kind in gone if self._belongs(kind, name))
+                    if contracts:
+                        self._tell(peer, self._unregistration(peer, actor, contracts), name)
+
     # From the transport.
 
     def on_message(self, frames: list[bytes]) -> None:
@@ -236,6 +249,12 @@ class Peers:
         contracts += [MessageContract(0, hub, b"", is_any_identifier=True) for hub in hubs]
         return RegisterExternalRouteV4(uri, node, tuple(contracts))
 
+    def _unregistration(self, peer: LinkedPeer, actor: bytes, contracts: tuple[MessageContract, ...]) -> ServicePayload:
+        uri, node = self._transport.address, self._router.table.node
+        if peer.format in ("v3", "v4"):
+            return UnregisterMessageRouteV4(uri, node, contracts)
+        return UnregisterMessageRoute(uri, node, (RouteRegistration(actor, contracts),))
+
     def _belongs(self, kind: MessageType, domain: str) -> bool:
         return self._domains is None or self._domains.may_say(domain, kind.identity)
 
@@ -288,12 +307,18 @@ class Peers:
         self._router.routes_changed()
 
     def _unregistered(self, payload: ServicePayload, decoded: Decoded) -> None:
-        if not isinstance(payload, UnregisterMessageRoute) or not payload.receiver_node_identity:
+        if isinstance(payload, UnregisterMessageRoute):
+            node, routes = payload.receiver_node_identity, payload.routes
+        elif isinstance(payload, UnregisterMessageRouteV4):
+            # There a node is its own only receiver: see `_registered`.
+            node = payload.socket_identity
+            routes = (RouteRegistration(node, payload.message_contracts),)
+        else:
             return
-        for route in payload.routes:
+        for route in routes if node else ():
             kinds = [contract.type for contract in route.message_contracts]
             allowed = [kind for kind in kinds if self._belongs(kind, decoded.message.domain)]
-            self._router.table.remove_remote(payload.receiver_node_identity, route.receiver_identity or b"", allowed)
+            self._router.table.remove_remote(node or b"", route.receiver_identity or b"", allowed)
 
     def _left(self, payload: ServicePayload, _decoded: Decoded) -> None:
         node = payload.receiver_node_identity if isinstance(payload, UnregisterNode) else None

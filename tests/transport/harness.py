@@ -14,7 +14,7 @@ import pytest
 
 from hopline.transport import Limits, Link, MemoryNetwork, MemoryTransport, Transport, ZmqTransport
 
-KINDS = ["memory", "tcp", "ipc", "tcp-uvloop"]
+KINDS = ["memory", "tcp", "ipc", "tcp-uvloop", "tcp-bundles"]
 SECONDS = 10
 
 
@@ -28,6 +28,7 @@ class Recorder:
         self.lost: list[tuple[Any, list[list[bytes]]]] = []
         self.room: list[Any] = []
         self.transport: Any = None
+        self.bundles = False
         self._heard = asyncio.Event()
 
     def on_message(self, frames):
@@ -39,6 +40,7 @@ class Recorder:
         self._heard.set()
 
     def on_connected(self, link):
+        link.takes_bundles = self.bundles
         self.connected.append(link)
         self._heard.set()
 
@@ -166,6 +168,7 @@ class World:
     async def node(self, bind: str | None = None, *, listener: Recorder | None = None, **options: object) -> Recorder:
         """A started transport and its listener."""
         listener = listener or Recorder()
+        listener.bundles = self.kind.endswith("bundles")
         listener.transport = self.make(self.address() if bind is None else bind, **options)
         await listener.transport.start(listener)
         return listener

@@ -5,8 +5,9 @@ not announced, so only who addresses exactly this node (`node=`) reaches it, and
 domain that the identities below belong to. It answers and changes nothing; bodies and keys are in no answer.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hopline.identity import MessageType, is_actor
 from hopline.node.actor import Actor
@@ -32,6 +33,7 @@ class StatusReport(Payload):
     address: str
     statistics: dict[str, int]
     dead_letters: dict[str, int]
+    capture: dict[str, Any] | None = None
 
 
 @message("HOPLINE.ROUTES")
@@ -81,13 +83,15 @@ class Control(Actor):
     local_only = True
     when_full = "fail"  # a node under load does not stop reading for the sake of those who ask how it is
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", capture_report: Callable[[], dict[str, Any] | None] = lambda: None) -> None:
         self._node = node
+        self._capture_report = capture_report
 
     async def status(self, _: Status) -> StatusReport:
         """Report the books."""
         node = self._node
-        return StatusReport(as_text(node.identity), node.address, asdict(node.statistics()), node.dead_letters.counts)
+        books, letters = asdict(node.statistics()), node.dead_letters.counts
+        return StatusReport(as_text(node.identity), node.address, books, letters, self._capture_report())
 
     async def routes(self, _: Routes) -> RoutesReport:
         """Report the routes."""

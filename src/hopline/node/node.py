@@ -41,6 +41,9 @@ DEFAULT_TIMEOUT: Final = 30.0
 PATIENCE: Final = 5.0
 """Seconds for handlers to end after they were cancelled."""
 
+BREATH: Final = 64
+"""Messages sent from here before others get a turn of the event loop: it costs each of them a hundredth."""
+
 THREADS: Final = 32
 """Handlers that are plain functions and run at the same time, over all actors of a node."""
 
@@ -97,7 +100,7 @@ class Node:
         self._addresses = tuple(peers)
         self._domains = domains
         self._taps = Taps(taps)
-        self._clock: Clock = clock or LoopClock()
+        self.clock: Clock = clock or LoopClock()
         self._hold_seconds = hold_seconds
         self._hop_limit = hop_limit
         self._may_connect = may_connect
@@ -106,6 +109,7 @@ class Node:
         self._hosts: dict[bytes, ActorHost] = {}
         self._retired: list[ActorHost] = []
         self._waits: dict[tuple[type, ...], Wait] = {}
+        self._unbroken = 0
         self._peers: Peers | None = None
         self._state: Literal["new", "running", "stopping", "stopped"] = "new"
 
@@ -117,20 +121,20 @@ class Node:
             raise RuntimeError(f"a node is started once; this one is {self._state}")
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hopline")
-        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self._clock, self._ids)
+        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self.clock, self._ids)
         self._router = MessageRouter(
             self._table,
             self._hub,
             loop=self._loop,
-            clock=self._clock,
+            clock=self.clock,
             books=self._books,
             dead_letters=self.dead_letters,
             taps=self._taps,
-            guard=Guard(self._domains, self._clock, self._ids) if self._domains is not None else None,
+            guard=Guard(self._domains, self.clock, self._ids) if self._domains is not None else None,
             hold_seconds=self._hold_seconds,
             hop_limit=self._hop_limit,
         )
-        self._outputs = Outputs(self._router, self._taps, self._clock, lambda host: self.remove_actor(host.identity))
+        self._outputs = Outputs(self._router, self._taps, self.clock, lambda host: self.remove_actor(host.identity))
         self._table.add_hub(self._hub.identity, self._hub)
         self._state = "running"
         try:
@@ -158,7 +162,7 @@ class Node:
                     idle.set()
 
             self._router.when_ended(look)
-            timer = self._clock.call_later(drain, idle.set)
+            timer = self.clock.call_later(drain, idle.set)
             await idle.wait()
             timer.cancel()
             self._router.when_ended(None)
@@ -219,6 +223,19 @@ class Node:
                 self._router.route_when_room(full, envelope)
         for callback in room:
             callback()
+
+    def add_tap(self, tap: Tap) -> None:
+        """Let somebody look at the messages, from now on."""
+        self._use_taps((*self._taps.all, tap))
+
+    def remove_tap(self, tap: Tap) -> None:
+        """Let somebody look no more."""
+        self._use_taps(other for other in self._taps.all if other is not tap)
+
+    def _use_taps(self, taps: Iterable[Tap]) -> None:
+        self._taps.use(taps)
+        if self._state != "new":
+            self._router.taps_changed()
 
     # Sending.
 
@@ -323,7 +340,7 @@ class Node:
         )
 
     def _since(self, ttl: float) -> int:
-        return self._clock.now_ns() if ttl else 0
+        return self.clock.now_ns() if ttl else 0
 
     async def _ask(
         self,
@@ -336,6 +353,9 @@ class Node:
     ) -> Any:  # noqa: ANN401 - what the wait says
         if self._state != "running":
             raise DeliveryError("CLOSED", f"the node is {self._state}")
+        self._unbroken += 1
+        if self._unbroken >= BREATH:
+            await self._breathe()
         envelope, promise = self._hub.request(type_of(payload), payload, wait, timeout, receiver, node, distribution)
         full = self._send(envelope)
         try:
@@ -346,7 +366,15 @@ class Node:
             self._hub.abandon(promise)
             raise
 
+    async def _breathe(self) -> None:
+        """Let the event loop turn: what is answered at once never waits, and who asks in a loop would have it alone."""
+        self._unbroken = 0
+        await asyncio.sleep(0)
+
     async def _taken(self, envelope: Envelope) -> None:
+        self._unbroken += 1
+        if self._unbroken >= BREATH:
+            await self._breathe()
         full = self._send(envelope)
         if full is not None:
             await self._wait_for_room(full, envelope)

@@ -293,6 +293,7 @@ class Peers:
             # One address is one node, or the last few that lived there; whoever invents more forgets its own.
             self._forget(next(name for name in peer.nodes if name != node))
         peer.format, peer.variant = _era(decoded.format), decoded.variant or None
+        peer.link.takes_bundles = self._transport.takes_bundles(decoded.message.socket_identity)
         self._nodes[node] = peer
         domain = decoded.message.domain
         for route in routes:

@@ -458,7 +458,11 @@ class MessageRouter:
     def when_ended(self, callback: Callable[[], None] | None) -> None:
         """Call back after every end, or no longer; a node that stops waits for the last one."""
         self._on_end = callback
-        self._is_watched = callback is not None or bool(self._taps.all)
+        self.taps_changed()
+
+    def taps_changed(self) -> None:
+        """See whether anybody looks; if not, nobody is called."""
+        self._is_watched = self._on_end is not None or bool(self._taps.all)
 
     def _ended(self, end: str, message: Message | None, reason: str) -> None:
         for tap in self._taps.all:

@@ -37,6 +37,10 @@ class Taps:
     """The taps of a node, sorted by point: a point where nobody looks costs one glance."""
 
     def __init__(self, taps: Iterable[Tap] = ()) -> None:
+        self.use(taps)
+
+    def use(self, taps: Iterable[Tap]) -> None:
+        """Let these look from now on, and nobody else."""
         self.all = tuple(taps)
         self.hub_out = self._at("hub_out")
         self.router_in = self._at("router_in")

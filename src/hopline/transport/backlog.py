@@ -55,6 +55,23 @@ class Backlog:
         self._bytes -= entry[1]
         return entry
 
+    def take_some(self, most: int, most_bytes: int) -> list[Entry]:
+        """The oldest message, and those after it as long as they are no more and no larger together; at least one.
+
+        Larger counts 4 bytes for each frame: that is what it takes to say its size.
+        """
+        entries = self._entries
+        taken: list[Entry] = []
+        room = most_bytes
+        while entries and len(taken) < most:
+            frames, size = entries[0]
+            room -= size + 4 * len(frames)
+            if taken and room < 0:
+                break
+            taken.append(entries.popleft())
+            self._bytes -= size
+        return taken
+
     def put_back(self, entry: Entry) -> None:
         """Let a message that was taken wait again, before all others."""
         self._entries.appendleft(entry)

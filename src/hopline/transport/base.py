@@ -20,6 +20,7 @@ FRAME_TOO_BIG: Final = "frame too big"
 BAD_HANDSHAKE: Final = "handshake failed"
 UNKNOWN_KEY: Final = "unknown key"
 NOT_ASKED_FOR: Final = "message on an outgoing connection"
+BAD_BUNDLE: Final = "bad bundle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Link(Protocol):
     """A connection to one peer, from `Transport.connect` until `close`. It connects again by itself when it is lost."""
 
     address: str
+    takes_bundles: bool
+    """Whether the peer may be sent many messages at once. Whoever knows the peer says so; a connection lost unsays it."""
 
     @property
     def is_connected(self) -> bool:
@@ -99,6 +102,9 @@ class Transport(Protocol):
 
     def connect(self, address: str) -> Link:
         """Begin to connect to a peer's address; raises TransportError if it is no address. One link per address."""
+
+    def takes_bundles(self, source: bytes) -> bool:
+        """Whether the peer that sent a message may be sent many at once; `source` is frame 0 of the message."""
 
     def pause(self) -> None:
         """Stop reading from outside: the node is full. Peers' queues fill up, then they are told."""

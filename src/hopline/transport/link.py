@@ -3,6 +3,9 @@
 A message goes straight into the socket if the peer is connected and nothing waits; otherwise it waits in the backlog. What
 libzmq has taken is out of our hands: after a loss it sends the rest of it to whoever is at the address next, and what was
 on its way is gone. `on_lost` hands back the backlog only.
+
+To a peer that takes bundles only the first message of a turn of the event loop goes straight: one that is alone loses no
+time. Those that follow gather in the backlog, and at the end of the turn they leave together.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ import zmq
 
 from hopline.transport.backlog import Backlog
 from hopline.transport.base import NOT_ASKED_FOR, Limits, Listener
+from hopline.transport.bundle import MOST_BYTES, MOST_MESSAGES, pack
 from hopline.transport.sockets import NOW, NOW_MORE, Inlet, Socket, bare_send, news
 
 LINGER_MS: Final = 1000
@@ -37,14 +41,17 @@ class ZmqLink:
         self._socket = socket
         self._listener = listener
         self._changed = changed
+        self.takes_bundles = False
         self._limit = limits.drain
+        self._loop = asyncio.get_running_loop()
+        self._is_gathering = False
         self._backlog = Backlog(limits)
         self._send = bare_send(socket)
         self._is_connected = False
         self._is_ready = False  # connected and nothing waits: a message may go straight into the socket
         self._is_closed = False
         watch(socket, _EVENTS, self._hear)
-        self._inlet = Inlet(asyncio.get_running_loop(), socket, self._look, limit=1)
+        self._inlet = Inlet(self._loop, socket, self._look, limit=1)
         self._inlet.open()
 
     @property
@@ -64,14 +71,22 @@ class ZmqLink:
 
     def send(self, frames: list[bytes]) -> bool:
         """Take a message for the peer; False if the link is full or closed. Frame 0 does not travel."""
-        if self._is_ready:
+        if self._is_ready and not self._is_gathering:
             try:
                 self._push(frames)
             except zmq.Again:
                 self._is_ready = False
             else:
+                if self.takes_bundles:
+                    self._is_gathering = True
+                    self._loop.call_soon(self._gathered)
                 return True
         return not self._is_closed and self._backlog.put(frames)
+
+    def _gathered(self) -> None:
+        self._is_gathering = False
+        if self._backlog and self._is_ready and self._flush():
+            self._inlet.again()
 
     def close(self) -> list[list[bytes]]:
         """Close the connection; returns what waited. What libzmq has taken still goes out if the peer reads."""
@@ -115,13 +130,20 @@ class ZmqLink:
         """Hand over what waits, some messages a turn; True if libzmq would take more."""
         backlog = self._backlog
         is_taken = True
+        most = MOST_MESSAGES if self.takes_bundles else 1
         try:
-            for _ in range(min(self._limit, len(backlog))):
-                entry = backlog.take()
+            for _ in range(self._limit):
+                if not backlog:
+                    break
+                entries = backlog.take_some(most, MOST_BYTES)
                 try:
-                    self._push(entry[0])
+                    if len(entries) == 1:
+                        self._push(entries[0][0])
+                    else:
+                        self._send(pack([frames for frames, _ in entries]), NOW)
                 except zmq.Again:
-                    backlog.put_back(entry)
+                    for entry in reversed(entries):
+                        backlog.put_back(entry)
                     is_taken = False
                     break
         finally:
@@ -146,7 +168,7 @@ class ZmqLink:
                 self._is_ready = self._is_connected and not self._backlog  # the listener may have closed us
                 self._inlet.again()
         elif self._is_connected:
-            self._is_connected = self._is_ready = False
+            self._is_connected = self._is_ready = self.takes_bundles = False
             try:
                 self._listener.on_lost(self, self._backlog.clear())
             finally:

@@ -147,6 +147,8 @@ class MemoryNetwork(Faults):
 class MemoryLink:
     """A connection to one peer: see `hopline.transport.base.Link`."""
 
+    takes_bundles = False
+
     def __init__(self, network: MemoryNetwork, transport: "MemoryTransport", address: str, listener: Listener) -> None:
         self.address = address
         self._network = network
@@ -323,6 +325,10 @@ class MemoryTransport:
             link = self._links[address] = MemoryLink(self._network, self, address, self._listener)
             self._network.add(link)
         return link
+
+    def takes_bundles(self, source: bytes) -> bool:  # noqa: ARG002 - a Transport
+        """Nothing is saved by bundles where nothing is copied."""
+        return False
 
     def pause(self) -> None:
         """Stop reading; messages stay in the inbox and the links to us fill up."""

@@ -593,3 +593,29 @@ def test_a_thread_handler_that_blocks_does_not_block_the_node():
     started = time.monotonic()
     run(test)
     assert time.monotonic() - started < 9
+
+
+def test_who_asks_in_a_loop_does_not_have_the_event_loop_alone():
+    async def test():
+        turns = 0
+
+        def turn():
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        async with Node(actors=[Greeter(), Sink()]) as node:
+            turn()
+            for _ in range(1000):
+                await node.ask(Hello("x"), Ehhlo)
+            assert turns > 10
+            turns = 0
+            for _ in range(1000):
+                await node.tell(Other())
+            assert turns > 10
+
+    run(test)
+
+
+class Sink(Actor):
+    async def sink(self, _: Other) -> None: ...

@@ -17,16 +17,30 @@ configuration is a sentence at the start and not a traceback later.
     [node.curve.server_keys]
     "tcp://127.0.0.1:5102" = "..."     # public keys of the peers
 
+    [capture]                          # record what passes; see docs/capture.md
+    path = "captures"                  # a folder, or a URI that pyarrow opens
+    points = ["scaleout_out", "scaleout_in", "hub_out", "hub_in"]
+    identities = ["ORDER.*"]           # all, if not said
+    domains = []                       # all, if not said
+    sample = 1.0                       # the share of flows, whole ones
+    body = "whole"                     # or "none", or how many bytes of each are kept
+    segment_bytes = 67108864           # a file is sealed at this size,
+    segment_seconds = 300.0            # or at this age
+    keep_bytes = 10737418240           # the oldest files are deleted beyond this size; all are kept if not said
+    keep_seconds = 604800.0            # or beyond this age
+
     [domains.orders]                   # see docs/security.md
     keys = ["..."]
 """
 
+import asyncio
 import ipaddress
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,11 +50,16 @@ from hopline.node.actor import Actor
 from hopline.node.clock import Clock
 from hopline.node.ids import Ids
 from hopline.node.node import Node as PlainNode
-from hopline.node.taps import Tap
+from hopline.node.taps import POINTS, Tap
 from hopline.security import Domains, read_keys
 from hopline.transport.base import Transport
 from hopline.transport.curve import Curve
 from hopline.transport.zmq import ZmqTransport
+
+if TYPE_CHECKING:
+    from hopline.capture.tap import CaptureTap
+
+_Table = TypeVar("_Table")
 
 
 class CurveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,14 +82,30 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curve: CurveSettings | None = None
 
 
+class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table [capture] of a configuration: what of a node's messages is recorded, and where."""
+
+    path: str
+    points: tuple[str, ...] | None = None
+    identities: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    sample: float = 1.0
+    body: Literal["whole", "none"] | int = "whole"
+    segment_bytes: int = 64 * 1024 * 1024
+    segment_seconds: float = 300.0
+    keep_bytes: int | None = None
+    keep_seconds: float | None = None
+
+
 class Settings(msgspec.Struct, frozen=True):
     """A whole configuration."""
 
     node: NodeSettings = NodeSettings()
     domains: Domains | None = None
+    capture: CaptureSettings | None = None
 
 
-_TABLES: Final = {"node", "domains"}
+_TABLES: Final = {"node", "domains", "capture"}
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -84,11 +119,16 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         raise InputError("INPUT_BAD_CONFIG", f"{path} is not TOML: {error}") from None
     if tables.keys() - _TABLES:
         raise InputError("INPUT_BAD_CONFIG", f"{path} has unknown tables; known are {', '.join(sorted(_TABLES))}")
+    node = _table(path, tables, "node", NodeSettings)
+    capture = _table(path, tables, "capture", CaptureSettings) if "capture" in tables else None
+    return Settings(node, Domains(read_keys(text)) if "domains" in tables else None, capture)
+
+
+def _table(path: str | os.PathLike[str], tables: dict[str, Any], name: str, kind: type[_Table]) -> _Table:
     try:
-        node = msgspec.convert(tables.get("node", {}), NodeSettings)
+        return msgspec.convert(tables.get(name, {}), kind)
     except msgspec.ValidationError as error:
-        raise InputError("INPUT_BAD_CONFIG", f"{path}: [node]: {error}") from None
-    return Settings(node, Domains(read_keys(text)) if "domains" in tables else None)
+        raise InputError("INPUT_BAD_CONFIG", f"{path}: [{name}]: {error}") from None
 
 
 class Node(PlainNode):
@@ -100,12 +140,16 @@ class Node(PlainNode):
             has peers.
         peers: addresses of other nodes.
         domains: security domains, or the path of a key file.
-        config: the path of a configuration file; what is said beside it counts more, and peers are added to its peers.
+        config: the path of a configuration file, or what was read from one; what is said beside it counts more, and peers
+            are added to its peers.
         plain_tcp: allow connections off this machine without encryption.
         transport: another way to other nodes, such as one in memory.
         taps: who sees the messages.
+        capture: a folder to record messages in, or settings that say more. Needs the extra `columnar`.
         identity: the node's identity; a new one by default.
         clock: where time comes from.
+        may_connect: asked before we connect to an address, also to one that another node announced; by default all may be
+            connected to that `plain_tcp` allows, which is asked in any case.
     """
 
     def __init__(
@@ -115,16 +159,20 @@ class Node(PlainNode):
         bind: str | None = None,
         peers: Iterable[str] = (),
         domains: Domains | str | os.PathLike[str] | None = None,
-        config: str | os.PathLike[str] | None = None,
+        config: str | os.PathLike[str] | Settings | None = None,
         plain_tcp: bool | None = None,
         transport: Transport | None = None,
         taps: Iterable[Tap] = (),
+        capture: str | os.PathLike[str] | CaptureSettings | None = None,
         identity: bytes | None = None,
         clock: Clock | None = None,
         hold_seconds: float | None = None,
         hop_limit: int | None = None,
+        may_connect: Callable[[str], bool] | None = None,
     ) -> None:
-        settings = read_settings(config) if config is not None else Settings()
+        if not isinstance(config, Settings):
+            config = read_settings(config) if config is not None else Settings()
+        settings = config
         node = settings.node
         identity = identity or Ids().guid()
         addresses = [*node.peers, *peers]
@@ -148,19 +196,75 @@ class Node(PlainNode):
             transport = ZmqTransport(
                 where or "tcp://127.0.0.1:0", identity=identity, curve=curve, server_keys=_server_keys(node.curve)
             )
+        if capture is not None and not isinstance(capture, CaptureSettings):
+            capture = CaptureSettings(os.fspath(capture))
+        capture = capture or settings.capture
+        self.capture = _capture_tap(capture, identity) if capture is not None else None
+        """What records our messages, if anything does."""
+        is_safe = (lambda _: True) if is_open or given else _is_here
         super().__init__(
             actors=actors,
             transport=transport,
             peers=addresses,
             domains=settings.domains if domains is None else domains,
-            taps=taps,
+            taps=(*taps, *([self.capture] if self.capture is not None else ())),
             identity=identity,
             clock=clock,
             hold_seconds=node.hold_seconds if hold_seconds is None else hold_seconds,
             hop_limit=node.hop_limit if hop_limit is None else hop_limit,
             # Also to where other nodes say that they are.
-            may_connect=(lambda _: True) if is_open or given else _is_here,
+            may_connect=is_safe if may_connect is None else lambda address: is_safe(address) and may_connect(address),
         )
+
+    async def start(self) -> Self:
+        """Start recording, then the node."""
+        if self.capture is not None:
+            self.capture.start()
+        try:
+            return await super().start()
+        except BaseException:
+            await self._end_capture()
+            raise
+
+    async def stop(self, drain: float = 5.0) -> None:
+        """Stop the node, then recording: nothing that the node does at its end is missing."""
+        try:
+            await super().stop(drain)
+        finally:
+            await self._end_capture()
+
+    def capture_report(self) -> dict[str, Any] | None:
+        """What recording did so far: seen, waiting, written, lost and so on; None if nothing is recorded."""
+        return asdict(self.capture.statistics()) if self.capture is not None else None
+
+    async def _end_capture(self) -> None:
+        if self.capture is not None:
+            # It waits for a thread that waits for a disk.
+            await asyncio.get_running_loop().run_in_executor(None, self.capture.close)
+
+
+def _capture_tap(settings: CaptureSettings, identity: bytes) -> "CaptureTap":
+    try:
+        from hopline.capture.tap import DEFAULT_POINTS, CaptureTap  # noqa: PLC0415 - an extra
+        from hopline.capture.writer import Limits  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        reason = f"a capture needs {error.name}: pip install 'hopline[columnar]'"
+        raise InputError("INPUT_BAD_CONFIG", reason) from None
+    limits = Limits(settings.segment_bytes, settings.segment_seconds, settings.keep_bytes, settings.keep_seconds)
+    points = DEFAULT_POINTS if settings.points is None else POINTS if "all" in settings.points else settings.points
+    try:
+        return CaptureTap(
+            settings.path,
+            owner=identity,
+            points=points,
+            identities=settings.identities,
+            domains=settings.domains,
+            sample=settings.sample,
+            body=settings.body,
+            limits=limits,
+        )
+    except ValueError as error:
+        raise InputError("INPUT_BAD_CONFIG", f"[capture]: {error}") from None
 
 
 def _curve(settings: CurveSettings | None) -> Curve | None:

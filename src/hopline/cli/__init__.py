@@ -5,7 +5,26 @@ from typing import Annotated
 import typer
 
 from hopline import __version__
-from hopline.cli import ask, decode, doctor, encode, explain, keys, node, routes, status, tell, verify
+from hopline.cli import (
+    ask,
+    capture,
+    decode,
+    doctor,
+    dump,
+    encode,
+    explain,
+    flows,
+    keys,
+    node,
+    routes,
+    stats,
+    status,
+    tap,
+    tell,
+    trace,
+    verify,
+)
+from hopline.cli.looking import LOOKING_EXIT_CODES
 
 EXIT_CODES = """
 Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is not valid), 2 wrong usage,
@@ -35,10 +54,14 @@ for name, command in {
     "routes": routes,
     "ask": ask,
     "tell": tell,
+    "tap": tap,
     "doctor": doctor,
 }.items():
     app.command(name, epilog=NODE_EXIT_CODES)(command.run)
+for name, command in {"trace": trace, "dump": dump, "flows": flows, "stats": stats}.items():
+    app.command(name, epilog=LOOKING_EXIT_CODES)(command.run)
 app.add_typer(keys.app)
+app.add_typer(capture.app)
 
 
 def _print_version(wanted: bool) -> None:

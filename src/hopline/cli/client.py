@@ -45,12 +45,16 @@ def visit(
     timeout: float,
     bind: str = "",
     plain_tcp: bool = False,
+    is_strict: bool = False,
 ) -> _T:
     """Join the node at an address, do something with it (our node, its identity, the seconds left) and leave.
 
-    `identities` are those that must be allowed where there are domains. Ends the command if it does not work.
+    `identities` are those that must be allowed where there are domains. `is_strict`: connect to nobody else, neither to the
+    peers of the configuration nor to where nodes say that they are. Ends the command if it does not work.
     """
     import asyncio
+
+    from msgspec.structs import replace
 
     from hopline.assembly import Node, Settings, read_settings
     from hopline.transport.address import check_to_bind, check_to_connect
@@ -64,8 +68,19 @@ def visit(
             raise complaint(f"no domain in {config} has {', '.join(missing)}: add what is missing to its identities")
         if settings.node.curve is not None and address not in settings.node.curve.server_keys:
             raise complaint(f"no server key for {address} in {config}: add it to [node.curve.server_keys]")
-        # Not where the node of this file is bound: that is taken, if it runs.
-        node = Node(peers=[address], config=config, bind=bind, plain_tcp=plain_tcp or None, hold_seconds=timeout)
+        # What the node of this file records is its own affair, and where it is bound is taken, if it runs.
+        settings = replace(settings, capture=None)
+        only = _Only(address) if is_strict else None
+        if only is not None:
+            settings = replace(settings, node=replace(settings.node, peers=[]))
+        node = Node(
+            peers=[address],
+            config=settings,
+            bind=bind,
+            plain_tcp=plain_tcp or None,
+            hold_seconds=timeout,
+            may_connect=only,
+        )
     except HoplineError as error:
         raise complaint(str(error)) from None
 
@@ -78,6 +93,9 @@ def visit(
             raise complaint(str(error)) from None
         try:
             identity = await _meet(node, address, deadline, is_alone=not settings.node.peers)
+            if identity is None and only is not None and only.refused:
+                what = f"it says that it is at {only.refused}, and nothing but {address} is touched; name that address"
+                raise complaint(f"NO_ROUTE: a node answers at {address}, but {what}", code=1)
             if identity is None:
                 what = "is a node running there, with the same domains and keys (--config)?"
                 if settings.node.curve is not None and not bind:
@@ -99,6 +117,23 @@ def visit(
         raise failure(error, hint=hint) from None
     except HoplineError as error:
         raise failure(error) from None
+
+
+class _Only:
+    """Lets a node connect to one address, by whatever name, and to no other."""
+
+    def __init__(self, address: str) -> None:
+        self.refused = ""
+        """The last address that it did not let it connect to."""
+        self._address = address
+        self._places = _places(address)
+
+    def __call__(self, uri: str) -> bool:
+        # Not to 0.0.0.0, whoever says that it is there: that is this machine.
+        if uri == self._address or _is_at(uri, self._places, everywhere=False):
+            return True
+        self.refused = uri
+        return False
 
 
 def missing_identities(domains: object, identities: list[str]) -> list[str]:
@@ -163,7 +198,7 @@ def _places(address: str) -> set[tuple[str, int]]:
     return {(str(place[0]), int(place[1])) for *_, place in found}
 
 
-def _is_at(uri: str, places: set[tuple[str, int]]) -> bool:
+def _is_at(uri: str, places: set[tuple[str, int]], *, everywhere: bool = True) -> bool:
     """Whether what a node calls itself is one of these places; 0.0.0.0 is all addresses of its machine."""
     from urllib.parse import urlsplit
 
@@ -172,5 +207,5 @@ def _is_at(uri: str, places: set[tuple[str, int]]) -> bool:
         port = parts.port
     except ValueError:
         return False
-    is_everywhere = parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    is_everywhere = everywhere and parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
     return any(port == place[1] and (is_everywhere or parts.hostname == place[0]) for place in places)

@@ -39,6 +39,9 @@ def run(
         list[str] | None, typer.Option("--peer", metavar="ADDRESS", help="Another node; again for more.")
     ] = None,
     config: ConfigOption = None,
+    capture: Annotated[
+        str | None, typer.Option("--capture", metavar="DIR", help="Record messages into this folder: see `hopline dump`.")
+    ] = None,
     plain_tcp: PlainTcpOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,7 +82,7 @@ def run(
         )
 
     def make(living: "list[Actor]") -> Node:
-        return Node(living, bind=where, peers=peer or (), config=config, plain_tcp=plain_tcp or None)
+        return Node(living, bind=where, peers=peer or (), config=config, capture=capture, plain_tcp=plain_tcp or None)
 
     try:
         asyncio.run(_serve(make, found, actors, as_json=as_json))
@@ -92,11 +95,13 @@ def run(
 async def _serve(make: "Callable[[list[Actor]], Node]", found: object, name: str, *, as_json: bool) -> None:
     """Start, wait for a signal, stop. Actors are made here, so that they may ask for the event loop."""
     from hopline.node.control import Control, as_text
+    from hopline.node.live import Live
 
     node = make(_actors(found, name))
     ending = _Ending(node, as_json=as_json)
     await node.start()
-    node.add_actor(Control(node))
+    node.add_actor(Control(node, node.capture_report))
+    node.add_actor(Live(node))
     put({"ready": True, "address": node.address, "node": as_text(node.identity)}, _show_ready, as_json=as_json)
     await ending.asked.wait()
     await node.stop(DRAIN_SECONDS)
@@ -127,7 +132,10 @@ class _Ending:
     def report(self) -> None:
         """Print the statistics, once."""
         if self._once.acquire(blocking=False):
-            report = {"statistics": asdict(self._node.statistics()), "dead_letters": self._node.dead_letters.counts}
+            node = self._node
+            report: dict[str, Any] = {"statistics": asdict(node.statistics()), "dead_letters": node.dead_letters.counts}
+            if node.capture is not None:
+                report["capture"] = node.capture_report()
             put(report, _show_end, as_json=self._as_json)
 
     def _hear(self, number: int, _frame: "FrameType | None") -> None:

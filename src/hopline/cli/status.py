@@ -52,4 +52,10 @@ def show_status(console: "Console", report: dict[str, Any]) -> None:
         table.add_row(name, str(count), style=None if count else "dim")
     for code, count in report["dead_letters"].items():
         table.add_row(Text(f"dead letters {code}"), str(count), style="red")
+    for name, value in (report.get("capture") or {}).items():
+        if isinstance(value, dict):
+            for point, count in value.items():
+                table.add_row(Text(f"capture {name} {point}"), str(count), style="red")
+        elif value != "":
+            table.add_row(Text(f"capture {name}"), str(value), style="red" if name == "last_error" else None)
     console.print(table)

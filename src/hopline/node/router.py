@@ -114,7 +114,8 @@ class MessageRouter:
         self._later: list[Envelope] = []
         self._hops: dict[tuple[int, int], tuple[tuple[RoutingEntry, ...], tuple[RoutingEntry, ...]]] = {}
         self._on_end: Callable[[], None] | None = None
-        self._is_watched = bool(taps.all)
+        self._is_tapped = bool(taps.all)
+        self._is_watched = bool(taps.ends)
 
     # Taking.
 
@@ -130,7 +131,7 @@ class MessageRouter:
         if self._is_closed:
             self.end_badly(envelope, "CLOSED", "the node is stopping")
             return None
-        if self._is_watched:
+        if self._is_tapped:
             for tap in self._taps.router_in:
                 tap.on_message("router_in", message, None, envelope.payload)
         local, remote = self.table.choose(message, without=without)
@@ -246,9 +247,9 @@ class MessageRouter:
     def sent(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message has left for another node, and with which bytes."""
         self.books.forwarded += 1
+        for tap in self._taps.scaleout_out:
+            tap.on_message("scaleout_out", message, frames, None)
         if self._is_watched:
-            for tap in self._taps.scaleout_out:
-                tap.on_message("scaleout_out", message, frames, None)
             self._ended("forwarded", message, "")
 
     def _pack(self, envelope: Envelope, node: bytes, peer: Peer) -> list[bytes]:
@@ -462,10 +463,11 @@ class MessageRouter:
 
     def taps_changed(self) -> None:
         """See whether anybody looks; if not, nobody is called."""
-        self._is_watched = self._on_end is not None or bool(self._taps.all)
+        self._is_tapped = bool(self._taps.all)
+        self._is_watched = self._on_end is not None or bool(self._taps.ends)
 
     def _ended(self, end: str, message: Message | None, reason: str) -> None:
-        for tap in self._taps.all:
+        for tap in self._taps.ends:
             tap.on_end(end, message, reason)
         if self._on_end is not None:
             self._on_end()

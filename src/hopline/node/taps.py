@@ -19,6 +19,8 @@ class Tap(Protocol):
 
     points: Collection[str] = POINTS
     """Where it wants to look. Asked once, when the node is made."""
+    sees_ends: bool = True
+    """Whether it wants to see ends."""
 
     def on_message(self, point: Point, message: Message, frames: list[bytes] | None, payload: object) -> None:  # noqa: ARG002
         """See a message pass a point.
@@ -49,6 +51,8 @@ class Taps:
         self.actor_in = self._at("actor_in")
         self.actor_out = self._at("actor_out")
         self.hub_in = self._at("hub_in")
+
+        self.ends = tuple(tap for tap in self.all if tap.sees_ends)
 
     def _at(self, point: Point) -> tuple[Tap, ...]:
         return tuple(tap for tap in self.all if point in tap.points)

@@ -6,6 +6,9 @@ import sys
 from dataclasses import dataclass
 
 import pytest
+from typer.testing import CliRunner
+
+from hopline.cli import app
 
 
 @dataclass
@@ -33,6 +36,23 @@ def hopline():
         except ValueError:
             lines = out.splitlines()
         return Result(done.returncode, lines, done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def here():
+    """The same without a process of its own, for commands that import much."""
+
+    def run(*arguments):
+        done = CliRunner().invoke(app, arguments, prog_name="hopline", terminal_width=200)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        try:
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+        except ValueError:
+            lines = done.stdout.splitlines()
+        return Result(done.exit_code, lines, done.stderr)
 
     return run
 

@@ -91,7 +91,7 @@ def test_runs_until_a_signal_and_reports(start, number):
 def test_actors_are_a_class_or_come_from_a_function(start, hopline, actors):
     running = start(f"{HERE}:{actors}", "--bind", ANY)
     names = [actor["class_name"] for actor in hopline("routes", running.address).lines[0]["actors"]]
-    assert names == (["Greeter", "Sleeper", "Control"] if actors == "make" else [actors, "Control"])
+    assert names == (["Greeter", "Sleeper", "Control", "Live"] if actors == "make" else [actors, "Control", "Live"])
     assert running.end()[0] == 0
 
 
@@ -217,6 +217,7 @@ def test_routes(hopline, node):
         "Greeter": ["HELLO", "NOTICE"],
         "Market": ["PRICE"],
         "Control": ["HOPLINE.ROUTES", "HOPLINE.STATUS"],
+        "Live": ["HOPLINE.WATCH"],
     }
     assert [kind["partition"] for kind in report["actors"][1]["types"]] == ["EU"]
     assert report["node"] == node.ready["node"]

@@ -1,0 +1,346 @@
+"""The tap of a node that writes a capture: cheap on the event loop, everything else in a thread of its own.
+
+Theory of operation. The node calls `on_message` on its event loop; that takes the times, the next sequence number of the
+point and a reference to the frames, and puts them at the end of a list. The thread takes from the front of the list, builds
+batches and writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages are
+not recorded, but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
+
+Two threads share the list without a lock. One only appends, the other only cuts off the front, and each of these is one
+step of the interpreter. Counters that both look at are written by one of them only.
+
+A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
+at once; the message around it cannot change, and is encoded by the thread.
+"""
+
+import logging
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+import pyarrow.fs as pa_fs
+
+from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
+from hopline.capture.choice import Choice
+from hopline.capture.record import DIRECTIONS, Records, key_of
+from hopline.capture.stream import Compression
+from hopline.capture.writer import CaptureWriter, Limits
+from hopline.errors import WireError
+from hopline.payload.registry import kind_of
+from hopline.payload.service import ExceptionMessage
+from hopline.wire import Message, encode
+from hopline.wire.template import Templates
+
+logger = logging.getLogger(__name__)
+
+POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
+"""Every point of a node."""
+
+DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
+"""What went over the network, and where flows begin and end."""
+
+_BATCH_RECORDS: Final = 2048
+"""Records of a batch. The thread holds the interpreter for 1.3 ms to build one, and the event loop may have to wait for
+that; with 4096 a message costs a tenth less and the wait is twice as long, with 1024 a fifth more. Measured."""
+
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes from which on a batch is not made larger: bodies may be large."""
+
+_FLUSH_S: Final = 0.2
+"""Seconds that a record waits at most until it is handed to the disk."""
+
+_OVERHEAD: Final = 256
+"""Bytes that a record in the list takes beside its frames, about: lists, numbers, the heads of objects."""
+
+_size: Final = itemgetter(4)
+
+_Row = tuple[str, int, int, int, int, list[bytes], Message | None]
+"""Point, sequence number, both clocks, size, frames; or the body alone, and the message it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class TapStatistics:
+    """What a tap did: `seen` were chosen and numbered; each is written, lost or waiting."""
+
+    seen: int
+    waiting: int
+    written: int
+    lost: dict[str, int]
+    size: int
+    sealed: int
+    deleted: int
+    last_error: str
+
+
+class CaptureTap:
+    """Records what a node sees: a Tap (`hopline.node.taps`). One tap serves one node.
+
+    Args:
+        path: the folder of the capture, or a URI that pyarrow opens.
+        owner: the identity of the node.
+        points: where to look.
+        identities: patterns of message identities, such as "ORDER.*"; empty for all.
+        domains: patterns of domains; empty for all.
+        sample: the share of flows, from 0 to 1: whole flows or none, the same ones at every node.
+        body: "whole", "none", or how many bytes of a body to keep.
+        limits: when a segment ends, and which are kept.
+        most_records: messages that may wait for the disk.
+        most_bytes: bytes that may wait for the disk.
+        compression: of batches.
+        wall_ns: the clock on the wall.
+        mono_ns: a clock that never goes back.
+        filesystem: where `path` is, if not in the local one.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from hopline.capture.store import open_capture
+    >>> with TemporaryDirectory() as folder:
+    ...     tap = CaptureTap(folder, owner=b"N1")
+    ...     tap.start()
+    ...     tap.on_message("hub_out", Message(identity=b"HELLO", version=1, body=b"hi"), None, None)
+    ...     statistics = tap.close()
+    ...     (segment, first_row, batch), = open_capture(folder).batches()
+    >>> statistics.written, batch["tap"].to_pylist(), batch["encoded"].to_pylist()
+    (1, ['hub_out'], [False])
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        owner: bytes,
+        points: Collection[str] = DEFAULT_POINTS,
+        identities: Iterable[str] = (),
+        domains: Iterable[str] = (),
+        sample: float = 1.0,
+        body: BodyPolicy = "whole",
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        most_records: int = 200_000,
+        most_bytes: int = 64 * 1024 * 1024,
+        compression: Compression = "lz4",
+        wall_ns: Callable[[], int] = time.time_ns,
+        mono_ns: Callable[[], int] = time.monotonic_ns,
+        filesystem: pa_fs.FileSystem | None = None,
+    ) -> None:
+        if unknown := set(points) - POINTS:
+            raise ValueError(f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(POINTS))}")
+        self.points = frozenset(points)
+        self.sees_ends = False
+        choice = Choice(identities, domains, sample)
+        self._choice = None if choice.takes_all else choice
+        self._node = key_of(owner)
+        self._most_body = body_bytes(body)
+        self._writer = CaptureWriter(
+            path,
+            owner=owner,
+            limits=limits,
+            compression=compression,
+            wall_ns=wall_ns,
+            mono_ns=mono_ns,
+            filesystem=filesystem,
+        )
+        self._wall_ns = wall_ns
+        self._mono_ns = mono_ns
+        self._most_records = most_records  # 0 once it is closing
+        self._most_bytes = most_bytes
+        self._templates = Templates()
+        # Written by the event loop only.
+        self._rows: list[_Row] = []
+        self._seq = dict.fromkeys(POINTS, 0)
+        self._dropped = dict.fromkeys(POINTS, 0)
+        self._bytes_in = 0
+        # Written by the thread only.
+        self._reported = dict.fromkeys(POINTS, 0)
+        self._bytes_out = 0
+        self._full_at = most_bytes
+        self._in_hand = 0
+        # Between the two.
+        self._is_woken = False
+        self._is_closing = False
+        self._wake = threading.Event()
+        self._flushes: list[threading.Event] = []
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin the first segment and the thread; raises CaptureError if the folder cannot be written to."""
+        self._writer.start()
+        self._thread = threading.Thread(target=self._run, name=f"capture of {self._node}", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = 30.0) -> TapStatistics:
+        """Write what waits, seal the last segment and end the thread; says what was written and what was lost.
+
+        A disk that hangs does not hang the node: after `timeout_s` what still waits is given up, and is in `waiting`.
+        """
+        self._is_closing = True
+        self._most_records = 0
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        statistics = self.statistics()
+        if statistics.lost or statistics.waiting:
+            logger.warning("the capture of %s lost %s, and %d more wait", self._node, statistics.lost, statistics.waiting)
+        return statistics
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Wait until all that was seen so far is written or lost; false if that took too long. Not for the event loop."""
+        done = threading.Event()
+        self._flushes.append(done)
+        self._wake.set()
+        return done.wait(timeout_s)
+
+    def statistics(self) -> TapStatistics:
+        """What it did so far."""
+        writer = self._writer.statistics()
+        lost = Counter(writer.lost)
+        for point, count in self._dropped.items():
+            lost[point] += count - self._reported[point]
+        return TapStatistics(
+            seen=sum(self._seq.values()),
+            waiting=len(self._rows) + self._in_hand,
+            written=writer.written,
+            lost={point: count for point, count in sorted(lost.items()) if count},
+            size=writer.size,
+            sealed=writer.sealed,
+            deleted=writer.deleted,
+            last_error=writer.last_error,
+        )
+
+    # On the event loop.
+
+    def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:
+        """See a message pass; never blocks and never raises."""
+        if self._choice is not None and not self._choice.takes(message, frames):
+            return
+        self._seq[point] = seq = self._seq[point] + 1
+        rows = self._rows
+        count = len(rows)
+        if count >= self._most_records or self._bytes_in >= self._full_at:
+            self._dropped[point] += 1
+            return
+        if frames is None:
+            body = _body_of(message, payload)
+            if body is None:
+                self._dropped[point] += 1
+                return
+            size = len(body) + _OVERHEAD
+            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, [body], message))
+        else:
+            # All that can be large of the usual four frames; looking at each would be a quarter of the time spent here.
+            size = (len(frames[2]) + len(frames[3]) if len(frames) == 4 else sum(map(len, frames))) + _OVERHEAD
+            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, frames, None))
+        self._bytes_in += size
+        if count >= _BATCH_RECORDS and not self._is_woken:
+            self._is_woken = True
+            self._wake.set()
+
+    def on_end(self, end: str, message: Message | None, reason: str) -> None:
+        """Not called: a capture records what passes, not how it ends."""
+
+    # In the thread.
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            self._wake.wait(_FLUSH_S)
+            self._wake.clear()
+            self._is_woken = False
+            is_last = self._is_closing  # before the rows are looked at: what comes later is dropped by the other side
+            flushes = self._flushes[:]
+            del self._flushes[: len(flushes)]
+            while self._rows:
+                self._write_some()
+            self._report_dropped()
+            try:
+                self._writer.tick()
+            except Exception:
+                # A mistake of ours; it must not end the thread, for then nothing would be written any more.
+                logger.exception("the capture could not be kept in order")
+            for done in flushes:
+                done.set()
+        self._writer.close()
+
+    def _write_some(self) -> None:
+        """Take a batch of rows from the front and write it."""
+        rows = self._rows[:_BATCH_RECORDS]
+        size = sum(map(_size, rows))
+        if size > _BATCH_BYTES:
+            sizes = list(accumulate(map(_size, rows)))
+            del rows[bisect_left(sizes, _BATCH_BYTES) + 1 :]
+            size = sizes[len(rows) - 1]
+        self._in_hand = len(rows)
+        del self._rows[: len(rows)]
+        self._report_dropped()
+        try:
+            self._writer.write(self._records_of(rows))
+        except Exception:
+            # A mistake of ours. The node must not know, and the next batch may be better.
+            logger.exception("a batch of the capture could not be made")
+            self._writer.lose(Counter(row[0] for row in rows))
+        self._in_hand = 0
+        self._bytes_out += size
+        self._full_at = self._bytes_out + self._most_bytes
+
+    def _report_dropped(self) -> None:
+        dropped = Counter({point: count - self._reported[point] for point, count in self._dropped.items()})
+        if dropped.total():
+            for point, count in dropped.items():
+                self._reported[point] += count
+            self._writer.lose(+dropped)
+
+    def _records_of(self, rows: list[_Row]) -> Records:
+        points, seqs, walls, monos, _, frames, messages = zip(*rows, strict=True)
+        if self._most_body is None and messages.count(None) == len(messages):
+            return Records(seen_ns=walls, seq=seqs, tap=points, frames=frames, node=self._node, mono_ns=monos)
+        return self._kept(rows)
+
+    def _kept(self, rows: list[_Row]) -> Records:
+        """Records of rows of which some were never bytes, or of which not all is to be kept."""
+        kept = []
+        lost: Counter[str] = Counter()
+        for point, seq, wall, mono, _, frames, message in rows:
+            try:
+                what = self._frames_of(frames, message)
+            except WireError:
+                lost[point] += 1
+            else:
+                kept.append((wall, seq, point, mono, message is None, *what))
+        self._writer.lose(lost)
+        walls, seqs, points, monos, encoded, lists, kinds, sizes = zip(*kept, strict=True) if kept else ((),) * 8
+        return Records(
+            seen_ns=walls,
+            seq=seqs,
+            tap=points,
+            frames=lists,
+            node=self._node,
+            mono_ns=monos,
+            encoded=encoded,
+            body_kept=kinds,
+            body_size=sizes,
+        )
+
+    def _frames_of(self, frames: list[bytes], message: Message | None) -> Kept:
+        """What is kept of a row; raises WireError."""
+        if message is None:
+            return Kept(frames, "whole", None) if self._most_body is None else cut_frames(frames, self._most_body)
+        body, kept, size = cut_body(frames[0], self._most_body)
+        unsigned = msgspec.structs.replace(message, body=body, signature=b"")
+        if isinstance(message.version, int):
+            return Kept(self._templates.encode(unsigned), kept, size)
+        # It came from a node that writes versions as text; no later format can hold such a one.
+        return Kept(encode(unsigned, "v4", "text-version"), kept, size)
+
+
+def _body_of(message: Message, payload: object) -> bytes | None:
+    """The bytes of a body as they are now; None if its payload cannot be written."""
+    if payload is None:
+        return message.body
+    try:
+        return payload.write() if isinstance(payload, ExceptionMessage) else kind_of(type(payload)).encode(payload)
+    except Exception:  # noqa: BLE001 - the payload is the user's, and so is what it raises; sending it will say so
+        return None

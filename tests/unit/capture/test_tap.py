@@ -1,0 +1,333 @@
+"""The tap: what it records of a node, and what it does when the disk is slow."""
+
+import errno
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopline.capture.reading import Reading
+from hopline.capture.store import open_capture
+from hopline.capture.tap import DEFAULT_POINTS, POINTS, CaptureTap
+from hopline.capture.writer import Limits
+from hopline.errors import CaptureError
+from hopline.payload.registry import Payload, message
+from hopline.payload.service import ExceptionMessage
+from hopline.wire import Message, decode, encode
+from tests.unit.capture.world import START_NS, Clock, Disk
+
+HELLO = Message(identity=b"HELLO", version=1, body=b"hello!", correlation_id=b"c1", domain="main", signature=b"s" * 16)
+
+
+@message("TAP.ORDER")
+class Order(Payload):
+    text: str
+
+
+@message("TAP.BROKEN")
+class Broken(Payload):
+    value: object
+
+
+def tap_on(path: Path | str, **options: object) -> CaptureTap:
+    tap = CaptureTap(str(path), owner=b"N1", **{"points": POINTS, **options})
+    tap.start()
+    return tap
+
+
+def rows(path: Path) -> list[dict]:
+    return [row for _, _, batch in open_capture(str(path)).batches() for row in batch.to_pylist()]
+
+
+# What is recorded.
+
+
+def test_frames_are_recorded_as_they_are(tmp_path: Path) -> None:
+    wall, mono = Clock(START_NS), Clock(77)
+    tap = tap_on(tmp_path, wall_ns=wall, mono_ns=mono)
+    frames = encode(HELLO, "v5")
+    tap.on_message("scaleout_in", HELLO, frames, None)
+    wall.advance(1)
+    mono.advance(1)
+    tap.on_message("scaleout_out", Message(), encode(HELLO), None)
+    tap.on_end("forwarded", HELLO, "")
+    statistics = tap.close()
+    first, second = rows(tmp_path)
+    assert first == {
+        "seen_ns": START_NS,
+        "mono_ns": 77,
+        "node": "N1",
+        "tap": "scaleout_in",
+        "direction": "in",
+        "socket": None,
+        "seq": 1,
+        "encoded": True,
+        "body_kept": "whole",
+        "body_size": None,
+        "source": None,
+        "extra": None,
+        "frames": frames,
+    }
+    assert (second["seen_ns"], second["mono_ns"]) == (START_NS + 10**9, 77 + 10**9)
+    assert (second["tap"], second["direction"], second["seq"]) == ("scaleout_out", "out", 1)
+    assert (statistics.seen, statistics.written, statistics.lost, statistics.waiting) == (2, 2, {}, 0)
+    assert open_capture(str(tmp_path)).check().is_good
+
+
+def test_what_never_was_bytes_is_recorded_as_v6_without_a_signature(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    tap.on_message("hub_in", HELLO, None, None)
+    tap.close()
+    (row,) = rows(tmp_path)
+    decoded = decode(row["frames"])
+    assert (row["encoded"], decoded.format) == (False, "v6")
+    assert decoded.message == msgspec.structs.replace(HELLO, signature=b"")
+
+
+def test_a_payload_is_recorded_as_it_was_when_it_passed(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    order = Order("first")
+    tap.on_message("actor_in", Message(identity=b"TAP.ORDER", version=1), None, order)
+    order.text = "changed"
+    failure = ExceptionMessage("no such order", "KeyError")
+    tap.on_message("hub_in", Message(identity=b"KINO.EXCEPTION", version=1), None, failure)
+    tap.close()
+    first, second = (decode(row["frames"]).message.body for row in rows(tmp_path))
+    assert msgspec.msgpack.decode(first) == {"text": "first"}
+    assert ExceptionMessage.read(second) == failure
+
+
+def test_a_payload_that_cannot_be_written_is_counted(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    tap.on_message("hub_out", Message(identity=b"TAP.BROKEN", version=1), None, Broken(object()))
+    tap.on_message("hub_out", Message(identity=b"X", version=1), None, object())
+    tap.on_message("hub_out", HELLO, None, None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (1, {"hub_out": 2})
+    (stream,) = open_capture(str(tmp_path)).check().streams
+    assert (stream.gaps, stream.missing, stream.lost) == ([(1, 2)], 2, 2)
+
+
+def test_a_version_that_is_a_text_is_recorded_too(tmp_path: Path) -> None:
+    old = Message(identity=b"OLD", version=b"v1.0", correlation_id=b"c")
+    impossible = Message(identity=b"OLD", version=b"v1.0", receiver_node_identity=b"N", callback_key=5)
+    tap = tap_on(tmp_path)
+    tap.on_message("actor_in", old, None, None)
+    tap.on_message("actor_in", impossible, None, None)
+    statistics = tap.close()
+    (row,) = rows(tmp_path)
+    assert decode(row["frames"]).message == old
+    assert statistics.lost == {"actor_in": 1}
+
+
+def test_by_default_it_looks_at_the_network_and_at_hubs() -> None:
+    assert CaptureTap("unused", owner=b"N1").points == DEFAULT_POINTS
+    assert frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"}) == DEFAULT_POINTS
+
+
+def test_points_must_exist() -> None:
+    with pytest.raises(ValueError, match="no such point: wire_in"):
+        CaptureTap("unused", owner=b"N1", points={"wire_in"})
+
+
+def test_what_is_not_chosen_is_neither_recorded_nor_numbered(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path, identities=["ORDER.*"])
+    for identity in (b"ORDER.A", b"PRICE", b"ORDER.B"):
+        tap.on_message("hub_out", Message(identity=identity, version=1), None, None)
+    statistics = tap.close()
+    assert [row["seq"] for row in rows(tmp_path)] == [1, 2]
+    assert (statistics.seen, statistics.lost) == (2, {})
+
+
+def test_flows_are_sampled_as_a_whole_on_every_node(tmp_path: Path) -> None:
+    taps = [tap_on(tmp_path, sample=0.3, points=POINTS) for _ in range(2)]
+    for number in range(200):
+        flow = Message(identity=b"X", version=1, correlation_id=b"%036d" % number)
+        for tap in taps:
+            tap.on_message("hub_out", flow, None, None)
+            tap.on_message("scaleout_out", flow, encode(flow), None)
+    for tap in taps:
+        tap.close()
+    seen = [decode(row["frames"]).message.correlation_id for row in rows(tmp_path)]
+    assert 0 < len(set(seen)) < 200
+    assert all(seen.count(correlation_id) == 4 for correlation_id in set(seen))
+
+
+@pytest.mark.parametrize(("body", "kept", "left"), [("none", "none", b""), (2, "cut", b"he"), (6, "whole", b"hello!")])
+@pytest.mark.parametrize("format", ["v6", "v5", "v4", None])
+def test_bodies_are_kept_as_asked_for(body: object, kept: str, left: bytes, format: str | None, tmp_path: Path) -> None:
+    tap = tap_on(tmp_path, body=body)
+    tap.on_message("hub_in", HELLO, None if format is None else encode(HELLO, format), None)
+    tap.close()
+    (row,) = rows(tmp_path)
+    assert decode(row["frames"]).message.body == left
+    assert (row["body_kept"], row["body_size"]) == (kept, None if kept == "whole" else 6)
+
+
+def test_what_cannot_be_cut_is_lost_rather_than_shown(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path, body="none")
+    tap.on_message("scaleout_in", HELLO, [b"secret"], None)
+    tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
+    assert tap.close().lost == {"scaleout_in": 1}
+    assert [row["seq"] for row in rows(tmp_path)] == [2]
+
+
+def test_large_bodies_make_small_batches(tmp_path: Path) -> None:
+    tap = CaptureTap(str(tmp_path), owner=b"N1", compression="none")
+    large = encode(Message(identity=b"X", version=1, body=bytes(3_000_000)))
+    for _ in range(5):
+        tap.on_message("scaleout_in", HELLO, large, None)
+    tap.start()
+    tap.close()
+    (segment,) = open_capture(str(tmp_path)).segments()
+    assert [batch.num_rows for _, batch in Reading(segment, most_rows=1)] == [2, 2, 1]
+
+
+# Thread and disk.
+
+
+def test_what_was_seen_can_be_read_while_the_tap_runs(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    for last in (1, 2, 3):
+        tap.on_message("hub_out", HELLO, None, None)
+        assert tap.flush()
+        assert [row["seq"] for row in rows(tmp_path)] == list(range(1, last + 1))
+    assert open_capture(str(tmp_path)).check().count("open") == 1
+    tap.close()
+    assert open_capture(str(tmp_path)).check().count("whole") == 1
+
+
+def test_many_messages_arrive_in_order_and_none_is_missing(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path, limits=Limits(segment_bytes=50_000))
+    frames = encode(HELLO)
+    for _ in range(10_000):
+        tap.on_message("scaleout_in", HELLO, frames, None)
+        tap.on_message("scaleout_out", HELLO, frames, None)
+    assert tap.close().written == 20_000
+    report = open_capture(str(tmp_path)).check()
+    assert (report.is_good, report.rows) == (True, 20_000)
+    assert {stream.tap: stream.last_seq for stream in report.streams} == {"scaleout_in": 10_000, "scaleout_out": 10_000}
+
+
+def test_a_slow_disk_costs_messages_and_never_the_node(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    tap = tap_on("captures", filesystem=disk.filesystem, most_records=10)
+    disk.gate.clear()
+    disk.at_gate.clear()
+    frames = encode(HELLO)
+    tap.on_message("scaleout_in", HELLO, frames, None)
+    flushing = threading.Thread(target=tap.flush)
+    flushing.start()
+    disk.at_gate.wait()  # the thread has the first message in hand, and hangs
+    for _ in range(25):
+        tap.on_message("scaleout_in", HELLO, frames, None)
+    statistics = tap.statistics()
+    assert (statistics.seen, statistics.waiting, statistics.lost) == (26, 11, {"scaleout_in": 15})
+    disk.gate.set()
+    flushing.join()
+    assert tap.flush()
+    tap.on_message("scaleout_in", HELLO, frames, None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost, statistics.waiting) == (12, {"scaleout_in": 15}, 0)
+    report = open_capture("captures", filesystem=disk.filesystem).check()
+    (stream,) = report.streams
+    assert (stream.gaps, stream.missing, stream.lost) == ([(12, 26)], 15, 15)
+
+
+def test_what_waits_is_bounded_by_bytes_too(tmp_path: Path) -> None:
+    tap = CaptureTap(str(tmp_path), owner=b"N1", most_bytes=10_000)
+    frames = encode(Message(identity=b"X", version=1, body=bytes(3000)))
+    for _ in range(10):
+        tap.on_message("scaleout_in", HELLO, frames, None)
+    assert (tap.statistics().waiting, tap.statistics().lost) == (3, {"scaleout_in": 7})
+    tap.start()
+    assert tap.flush()
+    tap.on_message("scaleout_in", HELLO, frames, None)
+    assert tap.close().written == 4
+
+
+def test_a_disk_that_hangs_does_not_hang_the_end(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    tap = tap_on("captures", filesystem=disk.filesystem)
+    disk.gate.clear()
+    tap.on_message("hub_out", HELLO, None, None)
+    statistics = tap.close(timeout_s=0.01)
+    assert (statistics.written, statistics.waiting) == (0, 1)
+    disk.gate.set()
+    assert tap.close().written == 1
+
+
+def test_a_disk_that_fails_is_counted_and_tried_again(tmp_path: Path) -> None:
+    disk, mono = Disk(tmp_path), Clock(0)
+    tap = tap_on("captures", filesystem=disk.filesystem, mono_ns=mono)
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    tap.on_message("hub_out", HELLO, None, None)
+    assert tap.flush()
+    assert tap.statistics().lost == {"hub_out": 1}
+    assert "No space" in tap.statistics().last_error
+    disk.error = None
+    mono.advance(2)
+    tap.on_message("hub_out", HELLO, None, None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (1, {"hub_out": 1})
+    (stream,) = open_capture("captures", filesystem=disk.filesystem).check().streams
+    assert (stream.gaps, stream.lost) == ([(1, 1)], 1)
+
+
+def test_a_mistake_of_ours_costs_a_batch_and_not_the_thread(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tap = tap_on(tmp_path)
+    tap.on_message("scaleout_in", HELLO, ["no bytes at all"], None)
+    assert tap.flush()
+    assert "could not be made" in caplog.text
+    tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})
+
+
+def test_it_does_not_start_where_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CaptureError):
+        tap_on(tmp_path / "file")
+
+
+def test_what_comes_after_the_end_is_counted(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    tap.on_message("hub_out", HELLO, None, None)
+    tap.close()
+    tap.on_message("hub_out", HELLO, None, None)
+    assert tap.statistics().lost == {"hub_out": 1}
+
+
+def test_a_tap_that_never_started_can_be_closed() -> None:
+    assert CaptureTap("unused", owner=b"N1").close().written == 0
+
+
+def test_neither_writing_nor_reading_imports_pandas() -> None:
+    # It takes half a second and 60 MB, and numpy and pyarrow would bring it in at many places if it is there.
+    probe = """
+import sys, tempfile
+from pathlib import Path
+from hopline.capture.jsonl import Import, export_lines
+from hopline.capture.store import open_capture
+from hopline.capture.tap import CaptureTap
+from hopline.wire import Message, encode
+with tempfile.TemporaryDirectory() as folder:
+    tap = CaptureTap(folder, owner=b"N1", body=3)
+    tap.start()
+    tap.on_message("hub_out", Message(identity=b"A", version=1, body=b"12345"), None, None)
+    tap.on_message("scaleout_out", Message(), encode(Message(identity=b"A", version=1)), None)
+    tap.close()
+    lines = Path(folder, "a.jsonl")
+    lines.write_text("".join('{"seen_ns":%d,"node":"N1","direction":"in","frames":["4e32"]}\\n' % ns for ns in (9, 5)))
+    with Import(folder) as target:
+        target.add(lines)
+    capture = open_capture(folder)
+    assert capture.check().is_good
+    assert len(list(export_lines(capture))) == 4
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")

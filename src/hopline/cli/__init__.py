@@ -16,6 +16,7 @@ from hopline.cli import (
     flows,
     keys,
     node,
+    replay,
     routes,
     stats,
     status,
@@ -25,6 +26,7 @@ from hopline.cli import (
     verify,
 )
 from hopline.cli.looking import LOOKING_EXIT_CODES
+from hopline.cli.replay import REPLAY_EXIT_CODES
 
 EXIT_CODES = """
 Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is not valid), 2 wrong usage,
@@ -60,6 +62,7 @@ for name, command in {
     app.command(name, epilog=NODE_EXIT_CODES)(command.run)
 for name, command in {"trace": trace, "dump": dump, "flows": flows, "stats": stats}.items():
     app.command(name, epilog=LOOKING_EXIT_CODES)(command.run)
+app.command("replay", epilog=REPLAY_EXIT_CODES)(replay.run)
 app.add_typer(keys.app)
 app.add_typer(capture.app)
 

@@ -11,7 +11,8 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
 # Each worker takes a second to start; more than four do not pay.
-PARALLEL := --numprocesses auto --maxprocesses 4
+# Tests of one group, such as those that share a Spark session, stay with one worker.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
 PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security

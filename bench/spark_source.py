@@ -1,0 +1,232 @@
+"""`python -m bench.spark_source`: Spark reads a capture, against an identity `mapInArrow` over the same frames in Parquet.
+
+Messages are made once, and written twice: as a capture, by a writer as a node has it, and as Parquet with one column
+`frames`. Then both are read and thrown away, in turn, and the CPU time of the JVM and of all Python workers together counts.
+A ratio is formed inside one round; the median over rounds is held against the target, for every choice of columns.
+
+A job costs some tenths of a second before it reads anything, the yardstick more than the source: with few messages the
+ratios are too low.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.wire import SAMPLE
+from hopline.capture.record import Records, frame_lists
+from hopline.capture.tables import DEFAULT_COLUMNS
+from hopline.capture.writer import CaptureWriter
+from hopline.spark.session import spark_session
+from hopline.wire import FormatName, encode
+
+MESSAGES: Final = 2_000_000
+ROUNDS: Final = 5
+BATCH: Final = 1000
+ROW_GROUP: Final = 100_000
+
+KINDS: Final[dict[str, tuple[FormatName, ...]]] = {"v6": ("v6",), "v5": ("v5",), "v5 and v6": ("v5", "v6")}
+FLOW: Final = (
+    "seen_ns,node_key,tap,direction,identity_key,correlation_key,receiver_key,callback_key,"
+    "is_callback,hops,trail,ttl_ms,body_size"
+)
+"""The columns of a job that follows flows."""
+
+VARIANTS: Final[dict[str, dict[str, str]]] = {
+    "six plain columns": {"columns": "seen_ns,tap,identity_key,correlation_key,hops,ttl_ms"},
+    "columns of flows": {"columns": FLOW},
+    "all columns": {},
+    "all but message_uid": {"columns": ",".join(name for name in DEFAULT_COLUMNS if name != "message_uid")},
+}
+TARGETS: Final = {"v6": 0.95, "v5": 1.5, "v5 and v6": 1.5}
+
+_FLOW_ID: Final = b"00000000-flow-0000-0000-000000000000"
+_BODY: Final = b"x" * 200
+_SIGNATURE: Final = b"s" * 16
+_START_NS: Final = 1_794_787_200_000_000_000
+
+
+@dataclass
+class Job:
+    """Something that Spark does, and what it took: CPU seconds and seconds on the clock, a round each."""
+
+    name: str
+    frame: Callable[[], DataFrame]
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+    def run(self) -> None:
+        before, start = METER.seconds(), time.perf_counter()
+        self.frame().write.format("noop").mode("overwrite").save()
+        self.wall.append(time.perf_counter() - start)
+        self.cpu.append(METER.seconds() - before)
+
+
+def frames_of(formats: tuple[FormatName, ...], messages: int) -> Iterator[list[list[bytes]]]:
+    """Batches of frame lists of messages that differ in what differs in life: flow, body and signature."""
+    sample = msgspec.structs.replace(SAMPLE, correlation_id=_FLOW_ID, body=_BODY, signature=_SIGNATURE)
+    templates = [encode(sample, format) for format in formats]
+    noise = random.Random(len(formats))
+    size = len(_BODY) + len(_SIGNATURE)
+    made = 0
+    while made < messages:
+        batch = []
+        for number in range(made, min(made + BATCH, messages)):
+            new, flow = noise.randbytes(size), noise.randbytes(18).hex().encode()
+            template = templates[number % len(templates)]
+            batch.append([_own(frame, flow, new) if len(frame) >= len(_SIGNATURE) else frame for frame in template])
+        made += len(batch)
+        yield batch
+
+
+def _own(frame: bytes, flow: bytes, new: bytes) -> bytes:
+    if frame == _BODY:
+        return new[: len(_BODY)]
+    return frame.replace(_FLOW_ID, flow).replace(_SIGNATURE, new[len(_BODY) :])
+
+
+def make(folder: Path, formats: tuple[FormatName, ...], messages: int) -> None:
+    """Write messages as a capture and as Parquet."""
+    writer = CaptureWriter(str(folder / "capture"), owner=b"N1")
+    writer.start()
+    schema = pa.schema([("frames", pa.list_(pa.binary()))])
+    held: list[list[bytes]] = []
+    made = 0
+    with pq.ParquetWriter(folder / "frames.parquet", schema, compression="zstd") as parquet:
+        for batch in frames_of(formats, messages):
+            rows = range(made, made + len(batch))
+            made += len(batch)
+            writer.write(
+                Records(
+                    seen_ns=[_START_NS + 1000 * row for row in rows],
+                    seq=[row + 1 for row in rows],
+                    mono_ns=[1000 * row for row in rows],
+                    tap=["scaleout_in"] * len(batch),
+                    frames=batch,
+                    node="N1",
+                )
+            )
+            held += batch
+            if len(held) >= ROW_GROUP or made == messages:
+                parquet.write_table(pa.table([frame_lists(held)], schema=schema))
+                held = []
+    writer.close()
+
+
+def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
+    """The yardstick, and the ways to read a capture."""
+
+    def parquet() -> DataFrame:
+        return spark.read.parquet(str(folder / "frames.parquet"))
+
+    def capture(options: dict[str, str]) -> Callable[[], DataFrame]:
+        return lambda: spark.read.format("hopline").options(**options).load(str(folder / "capture"))
+
+    yardstick = Job("identity", lambda: parquet().mapInArrow(identity, parquet().schema))
+    return yardstick, [Job(name, capture(options)) for name, options in VARIANTS.items()]
+
+
+class CpuMeter:
+    """CPU time of all processes that descend from this one: the JVM and the Python workers, not this one itself.
+
+    Spark kills workers that have been idle for a minute, and their parent ignores that, so the kernel forgets what they
+    took: a sum over those that live would go down. So all are looked at now and then, and the last that was seen of each
+    counts.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.seconds()
+            time.sleep(0.2)
+
+    def seconds(self) -> float:
+        """CPU seconds so far; they never go down."""
+        processes: dict[int, list[str]] = {}
+        children: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                with contextlib.suppress(OSError):  # it ended
+                    stat = (entry / "stat").read_text().rpartition(") ")[2].split()
+                    processes[int(entry.name)] = stat
+                    children.setdefault(int(stat[1]), []).append(int(entry.name))
+        with self._lock:
+            left = list(children.get(os.getpid(), []))
+            while left:
+                process = left.pop()
+                stat = processes[process]
+                key = process, stat[19]  # with its start: a number may be given again
+                self._seen[key] = max(self._seen.get(key, 0), int(stat[11]) + int(stat[12]))
+                left += children.get(process, [])
+            return sum(self._seen.values()) / os.sysconf("SC_CLK_TCK")
+
+
+METER: Final = CpuMeter()
+
+
+def main() -> int:
+    """Make the messages, run all jobs in turn and print a table; 1 if a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_source", description=__doc__)
+    parser.add_argument("messages", type=int, nargs="?", default=MESSAGES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of formats, with commas between (default: all)")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="hopline-bench-"))
+    missed = False
+    try:
+        kinds = options.kinds.split(",")
+        for kind in kinds:
+            (folder / kind).mkdir()
+            make(folder / kind, KINDS[kind], options.messages)
+        spark = spark_session("local[2]", conf={"spark.driver.memory": "2g"})
+        found = {kind: jobs(spark, folder / kind) for kind in kinds}
+        for number in range(options.rounds + 1):
+            for yardstick, others in found.values():
+                for job in (yardstick, *others):
+                    job.run()
+                    if not number:  # the first round is for the JVM to compile
+                        job.cpu.clear()
+                        job.wall.clear()
+        print(f"{options.messages} messages, {options.rounds} interleaved rounds; CPU of the JVM and all Python workers")
+        print("| format | what | CPU us a message | us on the clock | times identity | from - to | target |")
+        print("|---|---|---:|---:|---:|---:|---:|")
+        for kind, (yardstick, others) in found.items():
+            for job in (yardstick, *others):
+                ratios = [mine / theirs for mine, theirs in zip(job.cpu, yardstick.cpu, strict=True)]
+                us = 1e6 / options.messages
+                times = f"{median(ratios):.2f} | {min(ratios):.2f} - {max(ratios):.2f}"
+                target = "" if job is yardstick else f"{TARGETS[kind]:g}"
+                cpu, wall = median(job.cpu) * us, median(job.wall) * us
+                print(f"| {kind} | {job.name} | {cpu:.2f} | {wall:.2f} | {times} | {target} |")
+                missed = missed or (job is not yardstick and median(ratios) > TARGETS[kind])
+        spark.stop()
+    finally:
+        shutil.rmtree(folder)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

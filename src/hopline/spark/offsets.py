@@ -1,0 +1,211 @@
+"""The stream of a capture: how far each segment was taken, and the reader that takes what is new.
+
+An offset says for every segment how many of its bytes were taken. Spark writes it down with every batch, so it is kept
+short: segments that were taken altogether are numbers of their run, and what was deleted is left out as soon as something
+new is taken.
+
+    {"runs": {"N1-9f86d081": "1-56,58"}, "segments": {"20261115T231501123456Z-N1-9f86d081-000057": 81920}}
+
+A batch is what lies between two offsets. Segments only grow, and a sealed one never changes, so a batch that has to be
+repeated after a crash holds the same rows; but for those of segments that were deleted since.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from hopline.capture import Segment, open_capture
+from hopline.spark.pieces import Share, Stretch, WholeEnd, shares, whole_end
+from hopline.spark.rows import Rows
+
+logger = logging.getLogger(__name__)
+
+Offset = dict[str, Any]
+"""As Spark has it: a dictionary that survives JSON."""
+
+
+class Numbers:
+    """A set of numbers of which most follow each other.
+
+    >>> numbers = Numbers.read("1-3,5")
+    >>> numbers.add(4)
+    >>> str(numbers), 4 in numbers, 6 in numbers
+    ('1-5', True, False)
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._ranges = sorted(ranges)
+
+    @classmethod
+    def read(cls, text: str) -> "Numbers":
+        """Read what `str` wrote."""
+        parts = (part.partition("-") for part in text.split(",") if part)
+        return cls((int(first), int(last or first)) for first, _, last in parts)
+
+    def __str__(self) -> str:
+        return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in self._ranges)
+
+    def __contains__(self, number: int) -> bool:
+        return any(first <= number <= last for first, last in self._ranges)
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last in self._ranges)
+
+    def add(self, number: int) -> None:
+        """Add one."""
+        if number in self:
+            return
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted([*self._ranges, (number, number)]):
+            if joined and joined[-1][1] + 1 >= first:
+                joined[-1] = (joined[-1][0], last)
+            else:
+                joined.append((first, last))
+        self._ranges = joined
+
+
+@dataclass
+class Taken:
+    """How far each segment of a capture was taken: an offset, to work with."""
+
+    runs: dict[str, Numbers] = field(default_factory=dict)
+    segments: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, offset: Mapping[str, Any]) -> "Taken":
+        """Read an offset."""
+        runs = {run: Numbers.read(numbers) for run, numbers in offset.get("runs", {}).items()}
+        return cls(runs, dict(offset.get("segments", {})))
+
+    def to_offset(self) -> Offset:
+        """Write an offset: equal ones look equal."""
+        runs = {run: str(self.runs[run]) for run in sorted(self.runs)}
+        return {"runs": runs, "segments": {name: self.segments[name] for name in sorted(self.segments)}}
+
+    def bytes_of(self, segment: Segment) -> int | None:
+        """How many bytes of a segment were taken; None if all of it, for ever."""
+        if segment.number in self.runs.get(_run_of(segment), ()):
+            return None
+        return self.segments.get(segment.name, 0)
+
+    def take(self, segment: Segment, found: WholeEnd) -> None:
+        """Note that a segment was taken so far."""
+        run = _run_of(segment)
+        if found.is_final and run:
+            self.runs.setdefault(run, Numbers()).add(segment.number)
+            self.segments.pop(segment.name, None)
+        else:
+            self.segments[segment.name] = found.end
+
+    def only(self, segments: Iterable[Segment]) -> "Taken":
+        """What it says of these segments. A run that goes on is kept as a whole: its numbers are short."""
+        segments = list(segments)
+        runs, names = {_run_of(segment) for segment in segments}, {segment.name for segment in segments}
+        return Taken(
+            {run: Numbers.read(str(numbers)) for run, numbers in self.runs.items() if run in runs},
+            {name: size for name, size in self.segments.items() if name in names},
+        )
+
+
+def _run_of(segment: Segment) -> str:
+    """The name of a run in an offset; empty for a segment whose name is none of ours."""
+    return f"{segment.owner}-{segment.run}" if segment.run else ""
+
+
+class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is new in a capture: new segments, and what open ones have grown by.
+
+    One of it lives on the driver as long as the stream, and asks; copies of it on the executors only `read`.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._target: list[Segment] | None = None
+        self._warned: set[str] = set()
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names
+        """Nothing is taken yet."""
+        return Taken().to_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much is taken at once, by the options."""
+        options = self._rows.options
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable() if options.max_files is None else ReadMaxFiles(options.max_files)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember what is there now: this stream ends when that is taken. Raises CaptureError."""
+        self._target = self._list()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """How far the next batch goes: `start` if there is nothing new. Raises CaptureError."""
+        segments = self._list() if self._target is None else self._target
+        taken = Taken.read(start).only(segments)
+        is_new = False
+        for stretch, found in _within(self._news(segments, taken), limit):
+            taken.take(stretch.segment, found)
+            is_new = True
+        return taken.to_offset() if is_new else start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Share out a batch. Raises CaptureError."""
+        before, after = Taken.read(start), Taken.read(end)
+        stretches = []
+        for segment in self._list():
+            first, last = before.bytes_of(segment), after.bytes_of(segment)
+            if first is not None and (last is None or last > first):
+                stretches.append(Stretch(segment, first, segment.size if last is None else last))
+        return [*shares(stretches, self._rows.options.share_bytes)] if stretches else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a share. On an executor."""
+        assert isinstance(partition, Share)  # noqa: S101 - for mypy: they are ours
+        return self._rows.read(partition)
+
+    def _list(self) -> list[Segment]:
+        return open_capture(self._rows.options.path).segments()
+
+    def _news(self, segments: Iterable[Segment], taken: Taken) -> Iterator["_News"]:
+        """What was not taken yet, in the order of the segments."""
+        for segment in segments:
+            base = taken.bytes_of(segment)
+            found = None if base is None else whole_end(segment, base)
+            if base is None or found is None:
+                continue
+            if found.reason and segment.name not in self._warned and segment.is_being_written() is False:
+                self._warned.add(segment.name)
+                logger.warning("segment %s ends inside a message: %s", segment.name, found.reason)
+            if found.end > base or found.is_final:
+                yield _News(Stretch(segment, base, found.end), found)
+
+
+class _News(NamedTuple):
+    stretch: Stretch
+    found: WholeEnd
+
+
+def _within(news: Iterable[_News], limit: ReadLimit) -> Iterator[_News]:
+    """The first news that a limit allows: one at least, or the stream would stand still."""
+    most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else _NO_LIMIT
+    most_files = limit.max_files if isinstance(limit, ReadMaxFiles) else _NO_LIMIT
+    size = 0
+    for files, each in enumerate(news, 1):
+        size += each.stretch.end - each.stretch.base
+        if files > 1 and (size > most_bytes or files > most_files):
+            return
+        yield each
+
+
+_NO_LIMIT: Final = 1 << 63

@@ -1,0 +1,168 @@
+"""The options of `format("hopline")`: their names, how they are read, and what they mean when nothing is said.
+
+    path                 the folder of a capture, or a URI that pyarrow opens
+    mode                 messages (default): a row per sighting of a message; rejects: a row per frame list that is none
+    columns              names of columns with commas between; by default all but the body. Fewer columns cost less
+    bodies               true: the column `body` too
+    where                a filter, in the language of `hopline.capture.filter`
+    taps                 names of taps with commas between
+    since, until         the earliest time, and the time before which a message was seen: ISO, or nanoseconds since 1970
+    v3_ttl               ms (default) or ticks: the unit of TTL in v3
+    shareBytes           bytes of a capture that one task reads
+    maxBytesPerTrigger   of a stream: about so many bytes of a capture are taken at once, in whole segments,
+    maxFilesPerTrigger   or so many segments
+
+This file knows neither captures nor Spark: it makes values of texts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Final, Literal, NoReturn, get_args
+
+import pyarrow as pa
+
+from hopline.capture.fields import read_time
+from hopline.capture.filter import Filter, parse_filter
+from hopline.capture.query import EVERYTHING
+from hopline.capture.record import DIRECTIONS
+from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS
+from hopline.errors import InputError
+from hopline.wire import TtlUnit
+
+Mode = Literal["messages", "rejects"]
+
+_MIB: Final = 1024 * 1024
+SHARE_BYTES: Final = 32 * _MIB
+"""Bytes of a capture that one task reads: some hundred thousand messages, a second of work. Half of an ordinary segment, so
+that few segments are enough for several cores."""
+
+_NAMES: Final = (
+    "path",
+    "mode",
+    "columns",
+    "bodies",
+    "where",
+    "taps",
+    "since",
+    "until",
+    "v3_ttl",
+    "shareBytes",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is to be read, and how."""
+
+    path: str
+    mode: Mode = "messages"
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    where: Filter = EVERYTHING
+    taps: tuple[str, ...] = ()
+    since_ns: int | None = None
+    until_ns: int | None = None
+    v3_ttl: TtlUnit = "ms"
+    share_bytes: int = SHARE_BYTES
+    max_bytes: int | None = None
+    max_files: int | None = None
+
+    @property
+    def table(self) -> pa.Schema:
+        """All columns that this mode has."""
+        return MESSAGES if self.mode == "messages" else REJECTS
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    """Read the options that a user gave; raises InputError, INPUT_BAD_OPTION or INPUT_BAD_FILTER.
+
+    >>> options = read_options({"path": "captures", "columns": "seen_at, hops", "bodies": "true", "since": "2026-11-15"})
+    >>> options.columns, options.since_ns
+    (('seen_at', 'hops', 'body'), 1794700800000000000)
+    """
+    names = {name.lower(): name for name in _NAMES}
+    for name in given:
+        if name.lower() not in names:
+            _fail(name, f"does not exist{_hint(name.lower(), _NAMES)}")
+    said = {names[name.lower()]: text.strip() for name, text in given.items()}
+    mode = _choice(said, "mode", get_args(Mode), "messages")
+    return Options(
+        path=said.get("path") or _fail("path", 'must be the folder of a capture: load("captures/")'),
+        mode=mode,  # type: ignore[arg-type]  # one of get_args
+        columns=_columns(said, mode),
+        where=parse_filter(said.get("where", "")),
+        taps=_taps(said),
+        since_ns=_moment(said, "since"),
+        until_ns=_moment(said, "until"),
+        v3_ttl=_choice(said, "v3_ttl", get_args(TtlUnit), "ms"),  # type: ignore[arg-type]
+        share_bytes=_count(said, "shareBytes") or SHARE_BYTES,
+        max_bytes=_count(said, "maxBytesPerTrigger"),
+        max_files=_count(said, "maxFilesPerTrigger"),
+    )
+
+
+def _columns(said: Mapping[str, str], mode: str) -> tuple[str, ...]:
+    bodies = _choice(said, "bodies", ("true", "false"), "false") == "true"
+    if mode == "rejects":
+        if bodies:
+            _fail("bodies", "makes no sense with mode=rejects: what is no message has no body")
+        return _names(said, "columns", REJECTS.names) or tuple(REJECTS.names)
+    columns = _names(said, "columns", MESSAGES.names)
+    if not columns:
+        return tuple(MESSAGES.names) if bodies else DEFAULT_COLUMNS
+    return (*columns, "body") if bodies and "body" not in columns else columns
+
+
+def _taps(said: Mapping[str, str]) -> tuple[str, ...]:
+    return _names(said, "taps", DIRECTIONS)
+
+
+def _names(said: Mapping[str, str], option: str, known: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in said.get(option, "").split(",") if name.strip())
+    known = list(known)
+    for name in names:
+        if name not in known:
+            _fail(option, f"cannot be {name}{_hint(name, known)}")
+    if len(set(names)) < len(names):
+        _fail(option, "names something twice")
+    return names
+
+
+def _choice(said: Mapping[str, str], option: str, choices: tuple[str, ...], default: str) -> str:
+    value = said.get(option, default).lower()
+    return value if value in choices else _fail(option, f"is {' or '.join(choices)}, and not {value}")
+
+
+def _count(said: Mapping[str, str], option: str) -> int | None:
+    text = said.get(option)
+    if text is None:
+        return None
+    return (
+        int(text) if text.isascii() and text.isdecimal() and int(text) else _fail(option, f"is a number from 1, not {text}")
+    )
+
+
+def _moment(said: Mapping[str, str], option: str) -> int | None:
+    text = said.get(option)
+    if text is None:
+        return None
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        return (read_time(text) - _EPOCH) // timedelta(microseconds=1) * 1000
+    except ValueError:
+        _fail(option, f"is a time such as 2026-11-15T18:09:40Z or nanoseconds since 1970, and not {text}")
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(name, by_lower, 1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
+
+
+def _fail(option: str, reason: str) -> NoReturn:
+    raise InputError("INPUT_BAD_OPTION", f"the option {option} {reason}")

@@ -1,0 +1,239 @@
+"""Rows of a share: its records are read, the wanted ones are decoded, and what passes the filter becomes Arrow batches.
+
+Runs on the executors, in one pass and with bounded memory: some thousand records at a time. What each record says is made by
+`hopline.capture.messages`, the same for the command line; here is only decided which records are decoded, and together
+with which others. What is wrong with a segment is said in the log, and is a row of its own among the rejects.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hopline.capture import Problem, open_capture
+from hopline.capture.filter import And, Compare, Filter, OneOf, fields_of
+from hopline.capture.folder import Folder
+from hopline.capture.messages import sightings
+from hopline.capture.predicate import mask
+from hopline.capture.tables import REJECTS
+from hopline.spark.options import Options
+from hopline.spark.pieces import ROWS_AT_ONCE, Piece, PieceReading, Share, Times, segment_named
+from hopline.spark.pushdown import conjuncts, narrower, times_of
+
+logger = logging.getLogger(__name__)
+
+_BYTES_AT_ONCE: Final = 32 * 1024 * 1024
+"""Bytes of records that are decoded at once; Spark's workers hold the answer several times over on its way."""
+
+_RECORD_COLUMNS: Final = {
+    "seen_ns": "seen_ns",
+    "node_key": "node",
+    "tap": "tap",
+    "direction": "direction",
+    "seq": "seq",
+    "encoded": "encoded",
+    "body_kept": "body_kept",
+    "body_size": "body_size",
+}
+"""Columns of MESSAGES that come from a column of the records: alone, but for `body_size`."""
+
+_KNOWN_BEFORE: Final = frozenset(_RECORD_COLUMNS) - {"body_size"}
+"""Columns that are known before a message is decoded."""
+
+_ALWAYS: Final = frozenset(["seen_ns", "node", "tap", "frames"])
+"""Columns of the records that every answer needs: a reject has them."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Records(NamedTuple):
+    """Records of one segment, and the place of the first."""
+
+    segment: str
+    first_row: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Makes rows of shares. It is made on the driver and sent to the executors.
+
+    Attributes:
+        options: what was asked for.
+        columns: the columns of the rows, in this order.
+        pushed: filters that Spark handed over.
+    """
+
+    options: Options
+    columns: tuple[str, ...]
+    pushed: tuple[Filter, ...] = ()
+
+    def read(self, share: Share) -> Iterator[pa.RecordBatch]:
+        """The rows of a share; raises CaptureError if the capture is not there or the disk fails."""
+        if not share.pieces:
+            return
+        folder = open_capture(self.options.path).folder
+        problems: list[Problem] = []
+        for group in _grouped(self._records(folder, share.pieces, problems)):
+            found = self._decode(group)
+            if len(found):
+                yield found
+        for problem in problems:
+            logger.warning("%s in segment %s: %s", problem.code, problem.segment, problem.reason)
+        if self.options.mode == "rejects" and problems:
+            rows = self._wanted(_rejects_of(folder, problems))
+            if len(rows):
+                yield rows
+
+    @cached_property
+    def _where(self) -> list[Filter]:
+        return [each for of in (self.options.where, *self.pushed) for each in conjuncts(of)]
+
+    @cached_property
+    def _before(self) -> Filter:
+        """What can be asked before a message is decoded. A reject is asked only about what it shows, as everywhere."""
+        asked: list[Filter] = []
+        if self.options.taps:
+            asked.append(OneOf("tap", self.options.taps))
+        if self._times.since_ns is not None:
+            asked.append(Compare("seen_ns", ">=", self._times.since_ns))
+        if self._times.until_ns is not None:
+            asked.append(Compare("seen_ns", "<", self._times.until_ns))
+        if self.options.mode == "messages":
+            asked += [each for each in self._where if fields_of(each) <= _KNOWN_BEFORE]
+        return And(tuple(asked))
+
+    @cached_property
+    def _after(self) -> Filter:
+        """What is asked of the rows."""
+        is_asked = _KNOWN_BEFORE if self.options.mode == "messages" else frozenset()
+        return And(tuple(each for each in self._where if not is_asked or not fields_of(each) <= is_asked))
+
+    @cached_property
+    def _times(self) -> Times:
+        return narrower(Times(self.options.since_ns, self.options.until_ns), times_of(And(tuple(self._where))))
+
+    @cached_property
+    def _needed(self) -> list[str]:
+        """The columns of MESSAGES to make: those that are asked for and those that are asked about."""
+        if self.options.mode == "rejects":
+            return ["seen_ns"]  # there must be one
+        return [*self.columns, *sorted(fields_of(self._after) - set(self.columns))]
+
+    def _records(self, folder: Folder, pieces: Iterable[Piece], problems: list[Problem]) -> Iterator[_Records]:
+        asked = {*self._needed, *fields_of(self._before)}
+        names = sorted(_ALWAYS | {_RECORD_COLUMNS[name] for name in asked if name in _RECORD_COLUMNS})
+        for piece in pieces:
+            reading = PieceReading(folder, piece, names, self._times)
+            for first_row, batch in reading:
+                yield from _slices(_Records(piece.segment, first_row, batch))
+            problems += reading.problems
+
+    def _decode(self, group: list[_Records]) -> pa.RecordBatch:
+        """Decode records, as far as they are wanted."""
+        batch = _joined([records.batch for records in group])
+        segment, places = group[0].segment, _places(group)
+        names: pa.Array | None = None
+        if any(records.segment != segment for records in group):
+            segment, names = "", pa.concat_arrays([_repeat(records.segment, len(records.batch)) for records in group])
+        if self._before != And(()):
+            wanted = mask(self._before, _known_before(batch))
+            batch, places = batch.filter(wanted), places.filter(wanted)
+            names = None if names is None else names.filter(wanted)
+        found = sightings(
+            batch,
+            segment=segment,
+            first_row=places if names is None else 0,
+            v3_ttl=self.options.v3_ttl,
+            columns=self._needed,
+        )
+        rows = found.messages if self.options.mode == "messages" else found.rejects
+        if names is not None and "event_id" in rows.schema.names:
+            rows = _with_event_ids(rows, names, places)
+        return self._wanted(rows)
+
+    def _wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows that pass, and of them the columns that were asked for."""
+        if self._after != And(()):
+            rows = rows.filter(mask(self._after, rows))
+        return rows.select(list(self.columns))
+
+
+def _slices(records: _Records) -> Iterator[_Records]:
+    """Records in parts that are not too large."""
+    segment, first_row, batch = records
+    count = max(1, len(batch) * _BYTES_AT_ONCE // max(batch.nbytes, 1))
+    for start in range(0, len(batch), count):
+        yield _Records(segment, first_row + start, batch.slice(start, count))
+
+
+def _grouped(parts: Iterable[_Records]) -> Iterator[list[_Records]]:
+    """Records in groups that are worth the cost of decoding: a quiet node leaves many tiny segments."""
+    group: list[_Records] = []
+    rows = size = 0
+    for part in parts:
+        if group and (rows + len(part.batch) > ROWS_AT_ONCE or size + part.batch.nbytes > _BYTES_AT_ONCE):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(part)
+        rows += len(part.batch)
+        size += part.batch.nbytes
+    if group:
+        yield group
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _places(group: Iterable[_Records]) -> pa.Array:
+    return pa.array(np.concatenate([np.arange(row, row + len(batch), dtype=np.int64) for _, row, batch in group]))
+
+
+def _repeat(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text), count)
+
+
+def _known_before(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of the records under the names that they have in MESSAGES."""
+    names = [name for name in _KNOWN_BEFORE if _RECORD_COLUMNS[name] in batch.schema.names]
+    return pa.RecordBatch.from_arrays([batch.column(_RECORD_COLUMNS[name]) for name in names], names)
+
+
+def _with_event_ids(rows: pa.RecordBatch, names: pa.Array, places: pa.Array) -> pa.RecordBatch:
+    """The event ids of rows that were decoded as if they stood in one segment without a name: `:5` is the fifth of them."""
+    found = pc.utf8_slice_codeunits(rows.column("event_id"), 1).cast(pa.int64())
+    event_ids = pc.binary_join_element_wise(names.take(found), places.take(found).cast(pa.string()), ":")
+    return rows.set_column(rows.schema.get_field_index("event_id"), "event_id", event_ids)
+
+
+def _rejects_of(folder: Folder, problems: Iterable[Problem]) -> pa.RecordBatch:
+    """Rows that say what of a segment could not be read: seen when the segment was begun, at the byte where it broke.
+
+    That a segment was deleted is no row: it would say so of every one that nobody keeps any more.
+    """
+    rows = []
+    for problem in problems:
+        if problem.code != "CAPTURE_NOT_FOUND":
+            segment = segment_named(problem.segment, folder)
+            moment = _EPOCH + timedelta(microseconds=segment.started_ns // 1000)
+            rows.append(
+                {
+                    "event_id": f"{problem.segment}@{problem.position}",
+                    "seen_at": moment,
+                    "node_key": segment.owner,
+                    "tap": None,
+                    "code": problem.code,
+                    "reason": problem.reason,
+                    "tried": [],
+                    "excerpt": "",
+                    "date": moment.date(),
+                }
+            )
+    return pa.RecordBatch.from_pylist(rows, REJECTS)

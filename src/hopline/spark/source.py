@@ -1,0 +1,126 @@
+"""The Spark source: `spark.read.format("hopline")` and `spark.readStream.format("hopline")`.
+
+    spark.read.format("hopline").load("captures/")                          a row per sighting, all columns but the body
+    spark.read.format("hopline").option("columns", "seen_at,hops")...       fewer columns: Spark cannot ask for them itself
+    spark.read.format("hopline").option("mode", "rejects")...               what is no message, and what cannot be read
+
+All options are in `options.py`. Where this package is installed nothing has to be imported: Spark finds the format by
+itself, through the module `pyspark_hopline`.
+
+What runs where: all but `read` in a Python process beside the driver, once a query; `read` in the Python workers of the
+executors, once a task. Both get copies of these objects, so nothing here holds a file.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import datasource as spark
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from hopline.capture import open_capture
+from hopline.capture.filter import Filter
+from hopline.errors import InputError
+from hopline.spark.offsets import CaptureStreamReader
+from hopline.spark.options import Options, read_options
+from hopline.spark.pieces import Share, Stretch, shares, whole_end
+from hopline.spark.pushdown import translate
+from hopline.spark.rows import Rows
+
+
+class HoplineDataSource(spark.DataSource):
+    """The format `hopline`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name in `format(...)`."""
+        return "hopline"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for; raises InputError. On the driver, when a DataFrame is made."""
+        options = read_options(self.options)
+        return from_arrow_schema(pa.schema([options.table.field(name) for name in options.columns]))
+
+    def reader(self, schema: StructType) -> "CaptureReader":
+        """A reader of what is there now. On the driver, when a query is planned."""
+        options = _absolute(read_options(self.options))
+        return CaptureReader(options, _columns(options, schema))
+
+    def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802 - Spark's name
+        """A reader of what is there and what comes. On the driver, when a stream starts."""
+        options = _absolute(read_options(self.options))
+        return CaptureStreamReader(Rows(options, _columns(options, schema)))
+
+
+class CaptureReader(spark.DataSourceReader):
+    """Reads all that a capture holds when the query is planned: nothing that is written later, and all of it in a retry."""
+
+    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._rows = Rows(options, columns)
+
+    @property
+    def pushFilters(self) -> "_PushFilters":  # noqa: N802 - Spark's name
+        """Take over filters: what is not wanted need not be sent to the JVM. On the driver."""
+        return _PushFilters(self)
+
+    def take_filters(self, filters: Iterable[spark.Filter]) -> Iterator[spark.Filter]:
+        """Take over what can be said in our language; the others are left to Spark."""
+        columns = frozenset(self._options.table.names)
+        taken: list[Filter] = []
+        for each in filters:
+            ours = translate(each, columns)
+            if ours is None:
+                yield each
+            else:
+                taken.append(ours)
+        self._rows = replace(self._rows, pushed=tuple(taken))
+
+    def partitions(self) -> list[Share]:
+        """Share out the capture; raises CaptureError if there is none. On the driver."""
+        return shares(self._stretches(), self._options.share_bytes)
+
+    def _stretches(self) -> Iterator[Stretch]:
+        for segment in open_capture(self._options.path).segments():
+            if segment.is_sealed:
+                yield Stretch(segment, 0, segment.size)
+            elif found := whole_end(segment):
+                yield Stretch(segment, 0, found.end)
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a share. On an executor."""
+        assert isinstance(partition, Share)  # noqa: S101 - for mypy: they are ours
+        return self._rows.read(partition)
+
+
+class _PushFilters:
+    """The method `pushFilters`, disguised as that of the base class.
+
+    While `spark.sql.python.filterPushdown.enabled` is not set, as in a plain session, Spark refuses a reader that has one of
+    its own; it calls it only when that is set. So every session can read, and ours saves work.
+    """
+
+    def __init__(self, reader: CaptureReader) -> None:
+        self.__func__ = spark.DataSourceReader.pushFilters
+        self._reader = reader
+
+    def __call__(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
+        return self._reader.take_filters(filters)
+
+
+def _absolute(options: Options) -> Options:
+    """The same, with a path that means the same in the folder of another process."""
+    return options if "://" in options.path else replace(options, path=str(Path(options.path).absolute()))
+
+
+def _columns(options: Options, schema: StructType) -> tuple[str, ...]:
+    """The names of the columns to make. A schema that the user gave may choose among them, but change none."""
+    known = {field.name: field.dataType for field in from_arrow_schema(options.table)}
+    for field in schema:
+        if known.get(field.name) != field.dataType or not field.nullable:
+            types = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
+            reason = f"the schema cannot have {field.name} {field.dataType.simpleString()}; there are {types}"
+            raise InputError("INPUT_BAD_OPTION", reason)
+    return tuple(schema.fieldNames())

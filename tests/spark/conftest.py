@@ -1,0 +1,51 @@
+"""One Spark session for all tests of this folder; starting it takes seconds, so `make quick` leaves them to `make test`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from hopline.capture.jsonl import Import
+from hopline.spark.session import spark_session
+
+HERE = Path(__file__).parent
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "captures"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(300))  # the first one waits for the JVM, beside the other tests
+            item.add_marker(pytest.mark.xdist_group("spark"))  # so that one worker, and one JVM, gets them all
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory) -> Iterator[SparkSession]:
+    """The session, as commands make it, on two cores."""
+    place = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "local[2]",
+        app="hopline tests",
+        conf={
+            "spark.sql.shuffle.partitions": "4",  # 200 tasks for a few rows would be most of the time
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.local.dir": str(place / "local"),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory) -> str:
+    """What the reference network sent, as a capture."""
+    files = sorted(REFERENCE.glob("*.jsonl"))
+    if not files:
+        pytest.skip("reference captures are not part of the project")
+    path = str(tmp_path_factory.mktemp("reference"))
+    with Import(path) as capture:
+        for file in files:
+            capture.add(file)
+    return path

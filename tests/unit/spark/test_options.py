@@ -1,0 +1,104 @@
+"""The options of the Spark source."""
+
+import pytest
+
+from hopline.capture.filter import parse_filter
+from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS
+from hopline.errors import InputError
+from hopline.spark.options import SHARE_BYTES, Options, read_options
+
+
+def read(**given: str) -> Options:
+    return read_options({"path": "captures", **given})
+
+
+def test_a_path_is_enough():
+    options = read()
+    assert options == Options(path="captures")
+    assert options.columns == DEFAULT_COLUMNS
+    assert options.share_bytes == SHARE_BYTES
+    assert options.table == MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        ({"columns": "hops"}, ("hops",)),
+        ({"columns": " hops , seen_at,"}, ("hops", "seen_at")),
+        ({"columns": ""}, DEFAULT_COLUMNS),
+        ({"bodies": "false"}, DEFAULT_COLUMNS),
+        ({"bodies": "TRUE"}, tuple(MESSAGES.names)),
+        ({"columns": "hops", "bodies": "true"}, ("hops", "body")),
+        ({"columns": "body,hops", "bodies": "true"}, ("body", "hops")),
+        ({"mode": "rejects"}, tuple(REJECTS.names)),
+        ({"mode": "rejects", "columns": "code"}, ("code",)),
+    ],
+)
+def test_columns(given, columns):
+    assert read(**given).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("0", 0),
+        ("-5", -5),
+        ("1794784501123456789", 1_794_784_501_123_456_789),
+        ("2026-11-15T18:55:01.5Z", 1_794_768_901_500_000_000),
+        ("2026-11-15T19:55:01.5+01:00", 1_794_768_901_500_000_000),
+        ("1970-01-02", 86_400_000_000_000),
+    ],
+)
+def test_times_are_iso_or_nanoseconds(text, ns):
+    assert read(since=text).since_ns == ns
+    assert read(until=text).until_ns == ns
+
+
+def test_other_options_whatever_their_case():
+    options = read_options(
+        {
+            "PATH": "captures",
+            "V3_TTL": "ticks",
+            "taps": "hub_in, wire_in",
+            "where": "hops > 1",
+            "sharebytes": "5",
+            "maxbytespertrigger": "6",
+            "maxFilesPerTrigger": "7",
+        }
+    )
+    assert (options.v3_ttl, options.taps, options.where) == ("ticks", ("hub_in", "wire_in"), parse_filter("hops > 1"))
+    assert (options.share_bytes, options.max_bytes, options.max_files) == (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"colums": "hops"}, "colums does not exist; did you mean columns?"),
+        ({"sharebyte": "1"}, "did you mean shareBytes?"),
+        ({"unheard": "1"}, "there are path, mode, columns"),
+        ({"path": " "}, "must be the folder of a capture"),
+        ({"columns": "hopps"}, "cannot be hopps; did you mean hops?"),
+        ({"columns": "hops,hops"}, "names something twice"),
+        ({"mode": "rejects", "columns": "hops"}, "columns cannot be hops"),
+        ({"mode": "rejects", "bodies": "true"}, "has no body"),
+        ({"mode": "all"}, "mode is messages or rejects, and not all"),
+        ({"bodies": "maybe"}, "bodies is true or false"),
+        ({"taps": "hub"}, "taps cannot be hub"),
+        ({"since": "yesterday"}, "since is a time such as"),
+        ({"until": "--5"}, "until is a time such as"),
+        ({"v3_ttl": "s"}, "v3_ttl is ms or ticks"),
+        ({"shareBytes": "0"}, "shareBytes is a number from 1"),
+        ({"maxBytesPerTrigger": "1g"}, "is a number from 1, not 1g"),
+    ],
+)
+def test_what_cannot_be_is_said(given, said):
+    with pytest.raises(InputError) as raised:
+        read(**given)
+    assert raised.value.code == "INPUT_BAD_OPTION"
+    assert said in str(raised.value)
+
+
+def test_a_filter_says_itself_what_is_wrong():
+    with pytest.raises(InputError) as raised:
+        read(where="hops >")
+    assert raised.value.code == "INPUT_BAD_FILTER"

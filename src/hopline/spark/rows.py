@@ -22,9 +22,9 @@ from hopline.capture.folder import Folder
 from hopline.capture.messages import sightings
 from hopline.capture.predicate import mask
 from hopline.capture.tables import REJECTS
+from hopline.spark.bounds import conjuncts, narrower, times_of
 from hopline.spark.options import Options
 from hopline.spark.pieces import ROWS_AT_ONCE, Piece, PieceReading, Share, Times, segment_named
-from hopline.spark.pushdown import conjuncts, narrower, times_of
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +67,10 @@ class Rows:
     Attributes:
         options: what was asked for.
         columns: the columns of the rows, in this order.
-        pushed: filters that Spark handed over.
     """
 
     options: Options
     columns: tuple[str, ...]
-    pushed: tuple[Filter, ...] = ()
 
     def read(self, share: Share) -> Iterator[pa.RecordBatch]:
         """The rows of a share; raises CaptureError if the capture is not there or the disk fails."""
@@ -93,7 +91,7 @@ class Rows:
 
     @cached_property
     def _where(self) -> list[Filter]:
-        return [each for of in (self.options.where, *self.pushed) for each in conjuncts(of)]
+        return list(conjuncts(self.options.where))
 
     @cached_property
     def _before(self) -> Filter:

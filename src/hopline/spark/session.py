@@ -40,7 +40,6 @@ _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",  # or a date would depend on who looks
-    "spark.sql.python.filterPushdown.enabled": "true",  # else the source sends all rows, and Spark drops them
     "spark.ui.enabled": "false",  # a port that nobody asked for
     "spark.ui.showConsoleProgress": "false",  # commands have their own
 }

@@ -9,9 +9,13 @@ itself, through the module `pyspark_hopline`.
 
 What runs where: all but `read` in a Python process beside the driver, once a query; `read` in the Python workers of the
 executors, once a task. Both get copies of these objects, so nothing here holds a file.
+
+Filters of a DataFrame are not pushed down, though Spark could hand them over: PySpark 4.3 keeps what a reader has taken with
+the relation and not with its scan, so that two filters over one DataFrame, as in a union with itself, gave the rows of the
+last one twice. The option `where` belongs to one `load` and is safe.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +25,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from hopline.capture import open_capture
-from hopline.capture.filter import Filter
 from hopline.errors import InputError
 from hopline.spark.offsets import CaptureStreamReader
 from hopline.spark.options import Options, read_options
 from hopline.spark.pieces import Share, Stretch, shares, whole_end
-from hopline.spark.pushdown import translate
 from hopline.spark.rows import Rows
 
 
@@ -61,23 +63,6 @@ class CaptureReader(spark.DataSourceReader):
         self._options = options
         self._rows = Rows(options, columns)
 
-    @property
-    def pushFilters(self) -> "_PushFilters":  # noqa: N802 - Spark's name
-        """Take over filters: what is not wanted need not be sent to the JVM. On the driver."""
-        return _PushFilters(self)
-
-    def take_filters(self, filters: Iterable[spark.Filter]) -> Iterator[spark.Filter]:
-        """Take over what can be said in our language; the others are left to Spark."""
-        columns = frozenset(self._options.table.names)
-        taken: list[Filter] = []
-        for each in filters:
-            ours = translate(each, columns)
-            if ours is None:
-                yield each
-            else:
-                taken.append(ours)
-        self._rows = replace(self._rows, pushed=tuple(taken))
-
     def partitions(self) -> list[Share]:
         """Share out the capture; raises CaptureError if there is none. On the driver."""
         return shares(self._stretches(), self._options.share_bytes)
@@ -93,21 +78,6 @@ class CaptureReader(spark.DataSourceReader):
         """The rows of a share. On an executor."""
         assert isinstance(partition, Share)  # noqa: S101 - for mypy: they are ours
         return self._rows.read(partition)
-
-
-class _PushFilters:
-    """The method `pushFilters`, disguised as that of the base class.
-
-    While `spark.sql.python.filterPushdown.enabled` is not set, as in a plain session, Spark refuses a reader that has one of
-    its own; it calls it only when that is set. So every session can read, and ours saves work.
-    """
-
-    def __init__(self, reader: CaptureReader) -> None:
-        self.__func__ = spark.DataSourceReader.pushFilters
-        self._reader = reader
-
-    def __call__(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
-        return self._reader.take_filters(filters)
 
 
 def _absolute(options: Options) -> Options:

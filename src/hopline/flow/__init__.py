@@ -6,7 +6,16 @@ The node, the command line and the pipeline all use these, so that what happened
 from hopline.flow.callbacks import is_answer, matching_point, register_callbacks
 from hopline.flow.expiry import is_expired, remaining_ttl
 from hopline.flow.fingerprint import message_uid
-from hopline.flow.trail import MAX_TRAIL, Sent, inherit_flow, inherited_trail, is_recorded, record_hop, sender
+from hopline.flow.trail import (
+    MAX_TRAIL,
+    Sent,
+    inherit_flow,
+    inherited_trail,
+    is_recorded,
+    output_of,
+    record_hop,
+    sender,
+)
 
 __all__ = [
     "MAX_TRAIL",
@@ -18,6 +27,7 @@ __all__ = [
     "is_recorded",
     "matching_point",
     "message_uid",
+    "output_of",
     "record_hop",
     "register_callbacks",
     "remaining_ttl",

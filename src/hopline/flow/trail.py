@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hopline.wire import TRACE_ROUTING, Message, RoutingEntry
+from hopline.identity import MessageType
+from hopline.wire import TRACE_ROUTING, Distribution, Message, RoutingEntry
 
 MAX_TRAIL: Final = 256
 """Entries a trail may have: the reference lets it grow for ever, and a flow that circles would fill its own messages."""
@@ -118,5 +119,41 @@ def inherit_flow(output: Message, parent: Message) -> Message:
         output.signature,
         output.ttl_ticks,
         output.hops,
+        parent.routing,
+    )
+
+
+def output_of(kind: MessageType, parent: Message) -> Message:
+    """What `inherit_flow` makes of an empty message of a type: the plain answer of an actor, in half the time.
+
+    >>> request = Message(identity=b"HELLO", version=1, correlation_id=b"c1", callback_key=7)
+    >>> output_of(MessageType(b"EHHLO", 1), request) == inherit_flow(Message(identity=b"EHHLO", version=1), request)
+    True
+    """
+    points, hub, hub_node = (
+        parent.callback_points,
+        parent.callback_receiver_identity,
+        parent.callback_receiver_node_identity,
+    )
+    is_answer = points and kind in points
+    return Message(
+        b"",
+        kind.identity,
+        kind.version,
+        kind.partition,
+        b"",
+        parent.correlation_id,
+        hub if is_answer else b"",
+        hub_node if is_answer else b"",
+        Distribution.UNICAST,
+        parent.trace_options,
+        points,
+        parent.callback_key,
+        hub,
+        hub_node,
+        "",
+        b"",
+        0,
+        0,
         parent.routing,
     )

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 
 from hopline.errors import DeliveryError
-from hopline.flow import inherit_flow
+from hopline.flow import inherit_flow, output_of
 from hopline.node.actor import Addressed
 from hopline.node.clock import Clock
 from hopline.node.envelope import Envelope
@@ -59,17 +59,13 @@ class Outputs:
 
     def emit(self, output: object, parent: Envelope) -> Parked | None:
         """Send what a handler returned, in the flow of what it was given; if it waits, tells for what."""
-        since_ns = 0
         if type(output) is not Addressed:
             payload = output
-            kind = type_of(payload)
-            message = Message(b"", kind.identity, kind.version, kind.partition)
+            envelope = Envelope(output_of(type_of(payload), parent.message), payload)
         else:
             payload = output.payload
-            message = _addressed(output)
-            if output.ttl:
-                since_ns = self._clock.now_ns()
-        envelope = Envelope(inherit_flow(message, parent.message), payload, since_ns)
+            since_ns = self._clock.now_ns() if output.ttl else 0
+            envelope = Envelope(inherit_flow(_addressed(output), parent.message), payload, since_ns)
         self._books.sent_locally += 1
         for tap in self._taps.actor_out:
             tap.on_message("actor_out", envelope.message, None, payload)

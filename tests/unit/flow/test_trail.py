@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopline.flow import MAX_TRAIL, inherit_flow, inherited_trail, is_recorded, record_hop, sender
+from hopline.flow import MAX_TRAIL, inherit_flow, inherited_trail, is_recorded, output_of, record_hop, sender
 from hopline.wire import TRACE_ROUTING, Distribution, Message, MessageType, RoutingEntry
 
 A, B, C = (RoutingEntry(f"tcp://10.0.0.{i}:5101", b"n%d" % i) for i in (1, 2, 3))
@@ -110,3 +110,10 @@ def test_what_an_output_inherits_and_what_not():
 def test_an_output_that_answers_goes_to_the_hub_broadcast_too(distribution):
     output = inherit_flow(Message(identity=b"EHHLO", version=1, distribution=distribution), PARENT)
     assert (output.receiver_identity, output.receiver_node_identity) == (b"\0hub", b"n9")
+
+
+@pytest.mark.parametrize("kind", [MessageType(b"EHHLO", 1), MessageType(b"OTHER", 2, b"p")])
+@pytest.mark.parametrize("parent", [PARENT, Message(correlation_id=b"c2", hops=3, routing=(A, B))])
+def test_a_plain_output_inherits_what_every_output_does(kind, parent):
+    plain = Message(identity=kind.identity, version=kind.version, partition=kind.partition)
+    assert output_of(kind, parent) == inherit_flow(plain, parent)

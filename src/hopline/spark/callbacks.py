@@ -1,0 +1,246 @@
+"""The table `callbacks`: requests, each with what came of it.
+
+Theory. A request begins at a hub, carries callback points, and every message of its flow carries them on: so what has the
+same hub and key belongs together. Among these the request is one that has inherited nothing, with the fewest hops, seen at
+its hub, or on its way out rather than in: of such sightings the first counts. Answers are those whose own type is among the
+points that they carry, and among those of the request. Without a key on the wire (v3, v4) the correlation id takes its
+place; if the hub's own sighting has a key all the same, what has none is counted to it.
+
+An answer has come when it is seen at the hub; or, where hubs were not captured, on its way in at the node that sent the
+request; or, where that node was not captured, anywhere. An answer that set out and did not come is none.
+
+    ok, exception, late    by the first answer, and by the TTL of the request at its first sighting
+    expired, pending       no answer: the TTL is over, or there is none or it is not over when the capture of the node ends
+    duplicate              one more row for each further answer
+    orphan                 a row for an answer whose request is not in the capture
+
+What a failure says is read from bodies by `read_errors`, of KINO.EXCEPTION alone. This file knows no promises: whether
+somebody still waited, only the node knew.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
+
+from hopline.errors import PayloadError
+from hopline.identity import EXCEPTION
+from hopline.payload.service import ExceptionMessage
+from hopline.spark.hops import NS_PER_MS, timestamp_of
+from hopline.spark.nodes import captured
+from hopline.spark.tables import CALLBACKS, conform
+from hopline.spark.trails import inherited_size
+
+EXCEPTION_KEY: Final = EXCEPTION.identity.decode()
+
+_ASK: Final = ("hub_key", "ask_key", "ask_flow")
+"""What an answer and its request have in common: the hub, the key, and the flow where there is no key."""
+
+
+def callbacks(answers: DataFrame) -> DataFrame:
+    """The table `callbacks`, of `find_answers`."""
+    return conform(answers, CALLBACKS)
+
+
+def find_answers(messages: DataFrame, errors: DataFrame | None = None) -> DataFrame:
+    """Requests with their answers: the columns of `callbacks`, and what other tables need to know of them.
+
+    Beside the columns of the table these are requested_ns, and response_size: bytes of the answer's body.
+
+    Args:
+        messages: the table.
+        errors: what failures say, of `read_errors`; without it error_type and error_message are null.
+    """
+    rows = _asked(messages)
+    requests = _requests(rows)
+    came = _came(rows, requests)
+    order = Window.partitionBy(*_ASK).orderBy("resolved_ns", "response_uid", "response_occurrence")
+    everything = Window.partitionBy(*_ASK)
+    came = came.withColumns(
+        {
+            "number": sf.row_number().over(order),
+            "responses": sf.count("*").over(everything).cast("int"),
+        }
+    )
+    found = requests.join(came, list(_ASK), "full").join(
+        sf.broadcast(captured(messages).select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"))),
+        "request_node",
+        "left",
+    )
+    found = found.withColumn("wait_ms", sf.try_subtract("resolved_ns", "requested_ns") / NS_PER_MS)
+    found = found.withColumns(
+        {
+            "correlation_key": sf.coalesce("request_flow", "response_flow"),
+            "callback_key": sf.col("ask_key"),
+            "outcome": _outcome(),
+            "responses": sf.coalesce("responses", sf.lit(0)),
+            "requested_at": timestamp_of(sf.col("requested_ns")),
+            "resolved_at": timestamp_of(sf.col("resolved_ns")),
+            "date": timestamp_of(sf.coalesce("requested_ns", "resolved_ns")).cast("date"),
+        }
+    )
+    if errors is None:
+        nothing = sf.lit(None).cast("string")
+        return found.withColumns({"error_type": nothing, "error_message": nothing})
+    said = errors.select(sf.col("message_uid").alias("response_uid"), "error_type", "error_message")
+    return found.join(said, "response_uid", "left")
+
+
+# --- what failures say ------------------------------------------------------------------------------------------------
+
+_ERRORS: Final = "message_uid binary, error_type string, error_message string"
+
+
+def read_errors(messages: DataFrame) -> DataFrame:
+    """What KINO.EXCEPTION messages say: message_uid, error_type, error_message. What cannot be read is null.
+
+    Args:
+        messages: sightings with message_uid, identity_key and body; others than exceptions are left out.
+    """
+    bodies = messages.where(sf.col("identity_key") == EXCEPTION_KEY).select("message_uid", "body")
+    return bodies.dropDuplicates(["message_uid"]).mapInArrow(_read_errors, _ERRORS)
+
+
+def _read_errors(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        said = [_error(body) for body in batch["body"].to_pylist()]
+        columns = [batch["message_uid"], *(pa.array(column, pa.string()) for column in zip(*said, strict=True))]
+        if said:
+            yield pa.RecordBatch.from_arrays(columns, names=["message_uid", "error_type", "error_message"])
+
+
+def _error(body: bytes | None) -> tuple[str | None, str | None]:
+    try:
+        failure = ExceptionMessage.read(body or b"")
+    except PayloadError:
+        return None, None
+    return failure.exception_type, failure.message
+
+
+# --- requests and answers ---------------------------------------------------------------------------------------------
+
+
+def _asked(messages: DataFrame) -> DataFrame:
+    """All sightings of messages that carry callback points, by what was asked."""
+    rows = messages.where(sf.size("callback_points") > 0).select(
+        sf.col("callback_receiver_key").alias("hub_key"),
+        sf.col("callback_key").alias("ask_key"),
+        "correlation_key",
+        "callback_points",
+        "message_uid",
+        "occurrence",
+        sf.struct("identity_key", "version", "partition_key").alias("type"),
+        "is_callback",
+        "tap",
+        "direction",
+        "node_key",
+        "seen_ns",
+        inherited_size().alias("inherited"),
+        "hops",
+        "ttl_ms",
+        "body_size",
+    )
+    keyed, keyless = rows.where("ask_key != 0"), rows.where("ask_key = 0")
+    flows = keyless.select("hub_key", "correlation_key").distinct()
+    # The node of the hub knows the key, the old formats that it was sent in do not.
+    keys = (
+        keyed.join(flows, ["hub_key", "correlation_key"], "left_semi")
+        .groupBy("hub_key", "correlation_key")
+        .agg(sf.min("ask_key").alias("least"), sf.max("ask_key").alias("most"))
+        .where("least = most")
+        .select("hub_key", "correlation_key", sf.col("least").alias("known_key"))
+    )
+    keyless = keyless.join(keys, ["hub_key", "correlation_key"], "left")
+    keyless = keyless.withColumn("ask_key", sf.coalesce("known_key", sf.lit(0))).drop("known_key")
+    flow = sf.when(sf.col("ask_key") == 0, sf.col("correlation_key")).otherwise("")
+    return keyed.unionByName(keyless).withColumn("ask_flow", flow)
+
+
+def _requests(rows: DataFrame) -> DataFrame:
+    """For each thing asked the request that began it."""
+    # A request that answers itself comes straight back to its hub.
+    is_request = (~sf.col("is_callback") | (sf.col("tap") == "hub_out")) & (sf.col("inherited") == 0)
+    first = sf.min(
+        sf.struct(
+            "hops",
+            (sf.col("tap") != "hub_out").alias("is_later"),
+            (sf.col("direction") == "in").alias("is_seen_in"),
+            "seen_ns",
+            "node_key",
+            "message_uid",
+            "ttl_ms",
+            "correlation_key",
+            "type",
+            "callback_points",
+        )
+    ).alias("first")
+    return (
+        rows.where(is_request)
+        .groupBy(*_ASK)
+        .agg(first)
+        .select(
+            *_ASK,
+            sf.col("first.message_uid").alias("request_uid"),
+            sf.col("first.type.identity_key").alias("request_identity_key"),
+            sf.col("first.correlation_key").alias("request_flow"),
+            sf.col("first.callback_points").alias("callback_points"),
+            sf.col("first.seen_ns").alias("requested_ns"),
+            sf.col("first.node_key").alias("request_node"),
+            sf.col("first.is_seen_in").alias("is_foreign"),
+            sf.col("first.ttl_ms").alias("ttl_ms"),
+        )
+    )
+
+
+def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
+    """The answers that came, each once, with the time it did."""
+    sightings = rows.where(sf.col("is_callback") & (sf.col("tap") != "hub_out")).drop("callback_points", "ttl_ms")
+    known = requests.select(*_ASK, "callback_points", "request_node", "is_foreign")
+    joined = sightings.join(known, list(_ASK), "left")
+    is_asked_for = sf.col("callback_points").isNull() | sf.array_contains("callback_points", sf.col("type"))
+    is_there = sf.col("node_key") == sf.col("request_node")
+    has_come = sf.col("request_node").isNull() | sf.col("is_foreign") | (is_there & (sf.col("direction") == "in"))
+    # At the hub, else at its node, else where it was first seen.
+    best = sf.min(
+        sf.struct(
+            (sf.col("tap") != "hub_in").alias("is_elsewhere"),
+            (~is_there).alias("is_other_node"),
+            "seen_ns",
+        )
+    )
+    return (
+        joined.where(is_asked_for & has_come)
+        .groupBy(*_ASK, "message_uid", "occurrence")
+        .agg(
+            best.alias("best"),
+            sf.first("type.identity_key").alias("response_identity_key"),
+            sf.first("correlation_key").alias("response_flow"),
+            sf.max("body_size").alias("response_size"),
+        )
+        .select(
+            *_ASK,
+            sf.col("message_uid").alias("response_uid"),
+            sf.col("occurrence").alias("response_occurrence"),
+            "response_identity_key",
+            "response_flow",
+            "response_size",
+            sf.col("best.seen_ns").alias("resolved_ns"),
+        )
+    )
+
+
+def _outcome() -> Column:
+    ttl_ms = sf.col("ttl_ms")
+    over_ms = sf.try_subtract("end_ns", "requested_ns") / NS_PER_MS
+    return (
+        sf.when(sf.col("request_uid").isNull(), "orphan")
+        .when(sf.col("number") > 1, "duplicate")
+        .when(sf.col("response_uid").isNull() & ((ttl_ms < 0) | ((ttl_ms > 0) & (over_ms >= ttl_ms))), "expired")
+        .when(sf.col("response_uid").isNull(), "pending")
+        .when((ttl_ms > 0) & (sf.col("wait_ms") > ttl_ms), "late")
+        .when(sf.col("response_identity_key") == EXCEPTION_KEY, "exception")
+        .otherwise("ok")
+    )

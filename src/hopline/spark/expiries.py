@@ -1,0 +1,131 @@
+"""The table `expiries`: what became of messages that had to come in time.
+
+Theory. The wire carries how long a message may live, and no clock. So its life is measured by the capture: it begins at
+the first sighting, which says the TTL, and ends with the sighting that is farthest on its way - most hops, and at the same
+hop made before sent, sent before come, come before given. If that one is an arrival, the time between the two decides: in
+time, or late. If it is not, the message is somewhere between: it has expired in flight if its TTL is over, and the place
+where it should have been seen next was captured until then; else nobody knows.
+
+Clocks of several nodes are corrected by the skew of the moves on the way. A broadcast is one message: its last arrival
+counts.
+
+An old format drops the callback key, so a request that a hub made and a v3 or v4 node was sent have different fingerprints.
+Then what was made is not counted a second time. This file reads no bodies; it moves only messages that have a TTL.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from hopline.spark.hops import NS_PER_MS, timestamp_of
+from hopline.spark.nodes import AWAY, CAME, GIVEN, captured, names
+from hopline.spark.tables import EXPIRIES, conform
+
+_MESSAGE: Final = ("message_uid", "occurrence")
+
+_ACCURACY: Final = 10_000
+"""Of percentiles: exact up to so many values, and beyond the rank is off by at most one in so many."""
+
+_MADE, _AWAY, _CAME, _GIVEN = range(4)
+"""How far a message is on its way, at the same hop."""
+
+
+def expiries(fates: DataFrame) -> DataFrame:
+    """The table `expiries`, of `find_fates`."""
+    rows = fates.groupBy("hour", "identity_key", "ttl_ms").agg(
+        sf.count("*").alias("sent"),
+        *(sf.count_if(sf.col("fate") == fate).alias(fate) for fate in ("in_time", "late", "expired_in_flight")),
+        sf.percentile_approx("budget_used", 0.95, _ACCURACY).alias("budget_used_p95"),
+    )
+    return conform(rows.withColumn("date", sf.col("hour").cast("date")), EXPIRIES)
+
+
+def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
+    """What became of each message that has a TTL.
+
+    The columns are message_uid, occurrence, correlation_key, identity_key, hour, ttl_ms, fate (in_time, late,
+    expired_in_flight, or null if nobody knows), and budget_used: the share of the TTL, of those that came.
+
+    Args:
+        messages: the table.
+        moves: of `hops.find_moves`, for the clocks.
+    """
+    rows = _sightings(messages)
+    lives = rows.groupBy(*_MESSAGE).agg(
+        sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
+        sf.max(sf.struct("hops", "stage", "seen_ns", "node_key", "target")).alias("last"),
+        *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast")),
+    )
+    lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
+    stage, ttl_ms, skew_ms = sf.col("last.stage"), sf.col("first.ttl_ms"), _skew()
+    place = sf.when(stage == _AWAY, sf.col("last.target")).otherwise(sf.col("last.node_key"))
+    nodes = captured(messages).withColumnRenamed("node_key", "place")
+    lives = lives.withColumn("place", place).join(sf.broadcast(nodes), "place", "left")
+    elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
+    watched_ms = sf.try_subtract(sf.col("last_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
+    is_watched = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks"))
+    fate = (
+        sf.when(ttl_ms < 0, "expired_in_flight")
+        .when(stage > _AWAY, sf.when(elapsed_ms <= ttl_ms, "in_time").otherwise("late"))
+        .when(is_watched & (watched_ms >= ttl_ms), "expired_in_flight")
+    )
+    return lives.select(
+        *_MESSAGE,
+        "correlation_key",
+        "identity_key",
+        sf.date_trunc("hour", timestamp_of(sf.col("first.seen_ns"))).alias("hour"),
+        sf.when(ttl_ms < 0, -1.0).otherwise(sf.ceil(ttl_ms).cast("double")).alias("ttl_ms"),
+        fate.alias("fate"),
+        sf.when((stage > _AWAY) & (ttl_ms > 0), elapsed_ms / ttl_ms).alias("budget_used"),
+    )
+
+
+def _sightings(messages: DataFrame) -> DataFrame:
+    """Sightings of messages that have a TTL, each with how far it is."""
+    tap = sf.col("tap")
+    is_inner = (tap == "router_in") & (sf.col("hops") > 0)
+    stage = sf.when(tap.isin(*AWAY), _AWAY).when(tap.isin(*CAME) | is_inner, _CAME).when(tap.isin(*GIVEN), _GIVEN)
+    peer = sf.when(sf.col("peer_key") != "", sf.col("peer_key"))
+    known = names(messages).select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("target"))
+    rows = messages.where(sf.col("ttl_ms") != 0).select(
+        *_MESSAGE,
+        "correlation_key",
+        "identity_key",
+        (sf.col("distribution") == "broadcast").alias("is_broadcast"),
+        sf.col("format").isin("v3", "v4").alias("is_keyless"),
+        "hops",
+        stage.otherwise(_MADE).alias("stage"),
+        "seen_ns",
+        "node_key",
+        "ttl_ms",
+        sf.when(tap.isin(*AWAY), sf.coalesce(peer, sf.col("receiver_node_key"))).alias("peer"),
+    )
+    return rows.join(sf.broadcast(known), "peer", "left")
+
+
+def _without_twins(lives: DataFrame, rows: DataFrame) -> DataFrame:
+    """Leave out what was made and then sent in an old format, with another fingerprint: that one counts."""
+    twins = rows.where((sf.col("stage") == _AWAY) & sf.col("is_keyless"))
+    twins = twins.select("correlation_key", "identity_key", sf.col("node_key").alias("twin_node")).distinct()
+    is_twin = (
+        (lives["last.stage"] == _MADE)
+        & (lives["correlation_key"] == twins["correlation_key"])
+        & (lives["identity_key"] == twins["identity_key"])
+        & (lives["last.node_key"] == twins["twin_node"])
+    )
+    return lives.join(twins, is_twin, "left_anti")
+
+
+def _clocks(moves: DataFrame) -> DataFrame:
+    """For each message with a TTL how far the clock at its end is ahead: all along the way, and for each who got it."""
+    away = moves.where((sf.col("kind") == "network") & (sf.col("ttl_ms") != 0))
+    return away.groupBy(*_MESSAGE).agg(
+        sf.sum("skew_ms").alias("along"), sf.collect_list(sf.struct("to_node_key", "skew_ms")).alias("each")
+    )
+
+
+def _skew() -> Column:
+    mine = sf.filter("each", lambda clock: clock["to_node_key"] == sf.col("last.node_key"))
+    skew_ms = sf.when(sf.col("is_broadcast"), sf.get(mine, sf.lit(0))["skew_ms"]).otherwise(sf.col("along"))
+    return sf.coalesce(skew_ms, sf.lit(0.0))

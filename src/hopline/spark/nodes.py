@@ -1,0 +1,52 @@
+"""The nodes of a capture: from when to when each was captured, and which identity belongs to which name.
+
+    captured   what can be expected: a message that nobody saw is lost only if somebody looked
+    names      a live node is captured under its identity, as trails have it. An imported file gives it a free name
+               ("server"); then its identity is learned from what it sends, whose last trail entry is the sender itself
+
+Both are small, a row a node, and are joined to large tables by being sent to all executors. This file knows no other table.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+AWAY: Final = ("scaleout_out", "wire_out")
+"""Taps where a message leaves for another node."""
+
+CAME: Final = ("scaleout_in", "wire_in")
+"""Taps where a message comes from another node."""
+
+MADE: Final = ("hub_out", "actor_out")
+"""Taps where a message begins."""
+
+GIVEN: Final = ("actor_in", "hub_in")
+"""Taps where a message ends."""
+
+
+def captured(messages: DataFrame) -> DataFrame:
+    """A row for each node that was captured: node_key, first_ns and last_ns, speaks and hears.
+
+    `speaks` and `hears` say whether its capture has what it sent to other nodes, and what it got from them.
+    """
+    return messages.groupBy("node_key").agg(
+        sf.min("seen_ns").alias("first_ns"),
+        sf.max("seen_ns").alias("last_ns"),
+        sf.max(sf.col("tap").isin(*AWAY)).alias("speaks"),
+        sf.max(sf.col("tap").isin(*CAME)).alias("hears"),
+    )
+
+
+def names(messages: DataFrame) -> DataFrame:
+    """A row for each identity that is known: identity_key, and the node_key under which it was captured."""
+    is_live = ~sf.col("tap").startswith("wire")
+    has_sent = sf.col("tap").isin(*AWAY) & (sf.col("hops") > 0) & (sf.size("trail") > 0)
+    sender = sf.try_element_at(sf.col("trail.node_key"), sf.lit(-1))
+    identity = sf.when(is_live, sf.col("node_key")).otherwise(sender).alias("identity_key")
+    return messages.where(is_live | has_sent).groupBy(identity).agg(sf.min("node_key").alias("node_key"))
+
+
+def covers(moment_ns: Column, first_ns: str = "first_ns", last_ns: str = "last_ns") -> Column:
+    """Whether a moment lies within the time that a node was captured; null if it was not."""
+    return moment_ns.between(sf.col(first_ns), sf.col(last_ns))

@@ -1,0 +1,195 @@
+"""The table `signatures`: what the signatures of an hour, a domain and a node are worth, and what they covered.
+
+Theory of operation. A signature is judged from the bytes, so this works on records - frames, as the capture holds them - and
+not on `messages`, which keep printable names. The work is done in Python workers, batch by batch and in bulk
+(`hopline.security.columnar`), and next to nothing comes back: one row for all sightings of a batch that agree in hour, node,
+domain, verdict and scheme. Rows of their own have what must be known one by one: an invalid signature (its flow),
+and a valid one of the scheme `full` that came from outside (its nonce, as the same one twice at a node is a replay).
+
+    unsigned          there is no signature
+    unchecked         there is one, and no keys were given; or the capture did not keep the body, which is covered
+    unknown-domain    the domain that it names has no key
+    valid, invalid    as the keyring says; not by age or right
+    replayed          valid, and this node has got the same signature before. The scheme `kino` has nothing to tell by
+
+Keys travel to the workers inside the pickled function. They are in no plan, log or page: those show the function's name.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
+
+from hopline.capture.messages import keys_of
+from hopline.security import Domain
+from hopline.security.columnar import VERDICT_COLUMNS, Judge, schemes
+from hopline.spark.hops import timestamp_of
+from hopline.spark.nodes import CAME
+from hopline.spark.tables import SIGNATURES, conform
+from hopline.wire.columnar import decode_batch
+
+RECORD_COLUMNS: Final = ("event_id", "seen_ns", "node", "tap", "encoded", "body_kept", "frames")
+"""What is needed of records: columns of `hopline.capture.record`, and the event id."""
+
+COVERED: Final = {
+    "kino": ("identity", "version", "partition", "body", "callback_receiver"),
+    "full": (
+        "identity",
+        "version",
+        "partition",
+        "body",
+        "correlation_id",
+        "receiver",
+        "receiver_node",
+        "distribution",
+        "trace_options",
+        "callback_points",
+        "callback_key",
+        "callback_receiver",
+        "callback_receiver_node",
+        "domain",
+    ),
+}
+"""The fields under a signature of each scheme. Of callback points `full` leaves out the receipt, which a hop takes away."""
+
+FIELDS: Final = (*COVERED["full"], "ttl", "hops", "trail", "socket_identity")
+"""All fields of a message but the signature itself."""
+
+VERDICTS: Final = pa.schema(
+    [
+        ("hour_ns", pa.int64()),
+        ("node_key", pa.string()),
+        ("domain", pa.string()),
+        ("status", pa.string()),
+        ("scheme", pa.string()),
+        ("correlation_key", pa.string()),
+        ("nonce", pa.binary()),
+        ("messages", pa.int64()),
+        ("first_ns", pa.int64()),
+        ("first_event_id", pa.string()),
+        ("last_ns", pa.int64()),
+        ("last_event_id", pa.string()),
+    ]
+)
+"""Verdicts, each of one or more sightings. `correlation_key` and `nonce` are there only for those that stand alone."""
+
+_NS_PER_HOUR: Final = 3_600_000_000_000
+_NONCE: Final = slice(1, 25)
+"""Time and nonce of a `full` signature: what makes it one of its kind."""
+
+_GROUP: Final = ("hour_ns", "node_key", "domain", "status", "scheme", "correlation_key", "nonce")
+
+
+def judge(records: DataFrame, domains: Iterable[Domain] | None = None) -> DataFrame:
+    """Judge the signatures of records: rows of VERDICTS.
+
+    They cost far more to make than to keep: whoever looks at them twice should persist them.
+
+    Args:
+        records: with RECORD_COLUMNS.
+        domains: the keys; without them nothing can be checked.
+    """
+    known = None if domains is None else tuple(domains)
+
+    def judge_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return judge_batches(batches, known)
+
+    return records.select(*RECORD_COLUMNS).mapInArrow(judge_records, _spark_schema())
+
+
+def signatures(verdicts: DataFrame) -> DataFrame:
+    """The table `signatures`, of verdicts."""
+    rows = _with_replays(verdicts)
+    keys = ("hour_ns", "domain", "node_key", "status", "scheme")
+    first, last = sf.struct("first_ns", "first_event_id"), sf.struct("last_ns", "last_event_id")
+    found = rows.groupBy(*keys).agg(
+        sf.sum("messages").alias("messages"),
+        sf.array_distinct(sf.array(sf.min(first)["first_event_id"], sf.max(last)["last_event_id"])).alias("exemplars"),
+    )
+    found = found.withColumns({"hour": timestamp_of(sf.col("hour_ns")), "covered": _names(COVERED)})
+    uncovered = sf.array_except(sf.array(*map(sf.lit, FIELDS)), sf.col("covered"))
+    return conform(found.withColumns({"uncovered": uncovered, "date": sf.col("hour").cast("date")}), SIGNATURES)
+
+
+def _with_replays(verdicts: DataFrame) -> DataFrame:
+    """What has come to a node before is replayed; of equal ones the first is not."""
+    # What has no nonce is a partition by itself, so that none of them gets large.
+    which = sf.coalesce("nonce", sf.col("first_event_id").cast("binary"))
+    order = Window.partitionBy("node_key", which).orderBy("first_ns", "first_event_id")
+    is_replayed = sf.col("nonce").isNotNull() & (sf.row_number().over(order) > 1)
+    return verdicts.withColumn("status", sf.when(is_replayed, "replayed").otherwise(sf.col("status")))
+
+
+def _names(by_scheme: dict[str, tuple[str, ...]]) -> Column:
+    names = sf.array().cast("array<string>")
+    for scheme, fields in by_scheme.items():
+        names = sf.when(sf.col("scheme") == scheme, sf.array(*map(sf.lit, fields))).otherwise(names)
+    return names
+
+
+def _spark_schema() -> str:
+    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
+    return ", ".join(f"{field.name} {kinds[field.type]}" for field in VERDICTS)
+
+
+# --- in the workers ---------------------------------------------------------------------------------------------------
+
+
+def judge_batches(batches: Iterable[pa.RecordBatch], domains: tuple[Domain, ...] | None) -> Iterator[pa.RecordBatch]:
+    """Judge batches of records with RECORD_COLUMNS; for Python workers, and for readers of captures."""
+    bench = None if domains is None else Judge(domains)
+    for batch in batches:
+        records = pa.RecordBatch.from_arrays([batch.column(name) for name in RECORD_COLUMNS], names=list(RECORD_COLUMNS))
+        records = records.filter(records["encoded"])
+        if len(records):
+            yield _judged(records, bench, domains or ())
+
+
+def _judged(records: pa.RecordBatch, bench: Judge | None, domains: tuple[Domain, ...]) -> pa.RecordBatch:
+    messages = decode_batch(records, columns=list(VERDICT_COLUMNS)).messages
+    rows = messages["row"]
+    status = _statuses(messages, records, bench)
+    scheme = schemes(messages, domains)
+    seen_ns, tap = records["seen_ns"].take(rows), records["tap"].take(rows)
+    may_repeat = pc.and_(pc.equal(status, "valid"), pc.and_(pc.equal(scheme, "full"), pc.is_in(tap, pa.array(CAME))))
+    stands_alone = pc.equal(status, "invalid")
+    hours = np.asarray(seen_ns) // _NS_PER_HOUR * _NS_PER_HOUR
+    event_ids = records["event_id"].take(rows)
+    flows = keys_of(messages["correlation_id"])
+    table = pa.table(
+        {
+            "hour_ns": pa.array(hours),
+            "node_key": records["node"].take(rows),
+            "domain": messages["domain"],
+            "status": status,
+            "scheme": scheme,
+            "correlation_key": pc.if_else(stands_alone, flows, None),
+            "nonce": pc.if_else(may_repeat, pc.binary_slice(messages["signature"], _NONCE.start, _NONCE.stop), None),
+            # What must stay apart is told apart by its event.
+            "alone": pc.if_else(pc.or_(stands_alone, may_repeat), event_ids, None),
+            "seen_ns": seen_ns,
+            "event_id": event_ids,
+        }
+    ).sort_by([("seen_ns", "ascending"), ("event_id", "ascending")])
+    grouped = table.group_by([*_GROUP, "alone"], use_threads=False).aggregate(
+        [("event_id", "count"), ("seen_ns", "first"), ("event_id", "first"), ("seen_ns", "last"), ("event_id", "last")]
+    )
+    renamed = grouped.drop_columns(["alone"]).select(
+        [*_GROUP, "event_id_count", "seen_ns_first", "event_id_first", "seen_ns_last", "event_id_last"]
+    )
+    return renamed.rename_columns(VERDICTS.names).cast(VERDICTS).combine_chunks().to_batches()[0]
+
+
+def _statuses(messages: pa.RecordBatch, records: pa.RecordBatch, bench: Judge | None) -> pa.Array:
+    if bench is None:
+        is_signed = pc.greater(pc.binary_length(messages["signature"]), 0)
+        return pc.if_else(is_signed, "unchecked", "unsigned")
+    verdicts = bench.verdicts(messages, records["frames"])
+    is_whole = pc.equal(records["body_kept"].take(messages["row"]), "whole")
+    was_checked = pc.is_in(verdicts, pa.array(["valid", "invalid"]))
+    return pc.if_else(pc.and_(was_checked, pc.invert(is_whole)), "unchecked", verdicts)

@@ -1,0 +1,76 @@
+"""The table `flows`: what belongs together, added up."""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as sf
+
+from hopline.spark import callbacks, expiries, flows, hops
+from hopline.spark.tables import FLOWS
+from tests.spark import reference as real
+from tests.spark.made import assert_same, made, reference_tables
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_flow_of_a_world_is_a_row(spark, seed):
+    world = made(spark, seed)
+    found = flows.flows(world.messages, world.answers, world.moves, world.fates, world.verdicts)
+    assert found.columns == list(FLOWS.names)
+    assert_same(found, world.truth.flows())
+
+
+def test_the_tables_do_as_well_as_what_they_were_made_of(spark):
+    world = made(spark)
+    table = callbacks.callbacks(world.answers)
+    found = flows.flows(world.messages, table, world.moves, world.fates, world.verdicts)
+    assert_same(found, world.truth.flows())
+
+
+def test_what_was_not_asked_for_is_not_known(spark):
+    world = made(spark)
+    found = flows.flows(world.messages, world.answers, world.moves)
+    assert {(row.expired, row.invalid_signatures) for row in found.collect()} == {(0, None)}
+
+
+def test_one_correlation_id_for_everything_is_one_flow(spark):
+    world = made(spark)
+    everything = world.messages.withColumn("correlation_key", sf.lit("one for all"))
+    answers, moves = callbacks.find_answers(everything), hops.find_moves(everything)
+    fates = expiries.find_fates(everything, moves)
+    (row,) = flows.flows(everything, answers, moves, fates).collect()
+    assert row.sightings == world.messages.count()
+    assert row.messages == world.messages.select("message_uid", "occurrence").distinct().count()
+    assert row.nodes == world.messages.select("node_key").distinct().count()
+    assert row.callbacks_ok == answers.where("outcome = 'ok'").count()
+    assert 0 < row.completeness < 1
+
+
+def test_what_starts_no_flow_is_none(spark):
+    world = made(spark)
+    none = world.messages.where("correlation_key = '' or correlation_key like '00000000-%'")
+    assert none.count() > 0
+    assert flows.flows(none, callbacks.find_answers(none), hops.find_moves(none)).count() == 0
+
+
+def test_flows_of_the_reference_network_are_as_its_files_say(spark, reference):
+    tables = reference_tables(spark, reference)
+    found = flows.flows(tables.messages, tables.answers, tables.moves, tables.fates, tables.verdicts)
+    have = {row.correlation_key: row for row in found.collect()}
+    true = real.flows()
+    assert set(have) == set(true)
+    for key, lines in true.items():
+        row = have[key]
+        assert row.sightings == len(lines)
+        assert row.messages == len({line.uid for line in lines})
+        assert row.nodes == len({line.node for line in lines})
+        assert row.duration_ms == pytest.approx((max(x.seen_ns for x in lines) - min(x.seen_ns for x in lines)) / 1e6)
+        assert row.depth == max(len(line.message.routing) for line in lines)
+        assert row.errors == len({line.uid for line in lines if line.message.identity == b"KINO.EXCEPTION"})
+        assert (row.completeness, row.invalid_signatures, row.expired) == (1.0, 0, 0)
+
+
+def test_a_flow_that_throws_has_one_failed_callback(spark, reference):
+    tables = reference_tables(spark, reference)
+    found = flows.flows(tables.messages, tables.answers, tables.moves).where("root_identity_key = 'THROW'")
+    counts = Counter((row.callbacks_ok, row.callbacks_exception, row.errors, row.root_node_key) for row in found.collect())
+    assert counts == {(0, 1, 1, "client"): found.count()}

@@ -1,0 +1,94 @@
+"""The table `hops`: moves between nodes and inside them, halves of moves, losses and clocks."""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as sf
+
+from hopline.spark import hops
+from hopline.spark.tables import HOPS
+from tests.spark import reference as real
+from tests.spark.generator import MS
+from tests.spark.made import assert_same, made, reference_tables
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_move_of_a_world_is_found(spark, seed):
+    world = made(spark, seed)
+    found = hops.hops(world.moves)
+    assert found.columns == list(HOPS.names)
+    assert_same(found, world.truth.hops())
+
+
+def test_the_world_has_all_that_can_happen_to_a_message(spark):
+    found = hops.hops(made(spark).moves)
+    kinds = {tuple(row) for row in found.select("kind", "matched_by", "lost").distinct().collect()}
+    assert kinds == {
+        ("network", "uid", False),
+        ("network", "uid+occurrence", False),
+        ("network", "time", False),
+        ("network", "trail", False),
+        ("network", "address", False),
+        ("network", "address", True),
+        ("local", "uid", False),
+        ("deliver", "uid", False),
+        ("deliver", "uid+occurrence", False),
+    }
+
+
+def test_clocks_that_are_an_hour_apart_are_found_out(spark):
+    found = made(spark).moves.where("from_node_key = 'ada-id' and kind = 'network'")
+    skews = {row.to_node_key: row.skew_ms for row in found.select("to_node_key", "skew_ms").distinct().collect()}
+    assert skews["bob-id"] == pytest.approx(3_600_000, abs=5)
+    assert skews["eve-id"] == pytest.approx(-1_800_000, abs=5)
+    assert skews["gamma"] == 0
+    true = found.where("latency_ms is not null").select((sf.col("latency_ms") - sf.col("skew_ms")).alias("ms"))
+    assert all(row.ms > 0 for row in true.collect())
+    listed = {(row.from_node_key, row.to_node_key) for row in hops.skews(made(spark).moves).collect()}
+    assert ("ada-id", "bob-id") in listed
+    assert ("ada-id", "gamma") not in listed
+
+
+def test_what_a_message_does_without_peers_is_found_by_its_trail(spark):
+    """A source that does not say who frame 0 names: only broadcasts and losses are less sure then."""
+    world = made(spark)
+    found = hops.hops(hops.find_moves(world.messages.withColumn("peer_key", sf.lit(None).cast("string"))))
+    true = [row for row in world.truth.hops() if row["identity_key"] == "ORDER" and row["matched_by"] == "uid"]
+    found = found.where("identity_key = 'ORDER' and matched_by = 'uid'")
+    assert_same(found.drop("skew_ms"), [{k: v for k, v in row.items() if k != "skew_ms"} for row in true])
+
+
+def test_what_reference_nodes_sent_each_other_is_found(spark, reference):
+    found = hops.hops(reference_tables(spark, reference).moves).where("correlation_key not like '00000000-%'")
+    met = found.where("latency_ms is not null")
+    sent = {(line.uid, line.node): line.seen_ns for line in real.lines() if line.direction == "out"}
+    true = Counter()
+    for line in real.lines():
+        if line.direction == "in" and not real.is_control(line):
+            for (uid, node), seen_ns in sent.items():
+                if uid == line.uid and node != line.node and line.flow[:8] != "00000000":
+                    true[uid, node, line.node, round((line.seen_ns - seen_ns) / MS, 6)] += 1
+    have = Counter(
+        (bytes(row.message_uid), row.from_node_key, row.to_node_key, round(row.latency_ms, 6)) for row in met.collect()
+    )
+    assert have == true
+    assert found.where("lost").count() == 0
+    assert {row.matched_by for row in met.select("matched_by").distinct().collect()} == {"uid"}
+
+
+def test_whoever_was_not_captured_is_known_by_its_trail_or_by_the_address(spark, reference):
+    found = hops.hops(reference_tables(spark, reference).moves).where("correlation_key not like '00000000-%'")
+    captured = {line.node for line in real.lines()}
+    half = found.where("latency_ms is null").collect()
+    assert half
+    for row in half:
+        stranger = row.from_node_key if row.sent_at is None else row.to_node_key
+        assert stranger not in captured
+        assert len(stranger) == 36  # a GUID: its identity
+        assert row.matched_by == ("trail" if row.sent_at is None else "address")
+
+
+def test_control_traffic_of_a_node_with_itself_is_local(spark, reference):
+    found = hops.hops(reference_tables(spark, reference).moves).where("identity_key like 'KINO.CHCK%'")
+    kinds = {(row.kind, row.from_node_key == row.to_node_key) for row in found.collect()}
+    assert kinds == {("local", True)}

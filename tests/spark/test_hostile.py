@@ -1,0 +1,103 @@
+"""Whatever a capture holds, the tables are made: odd rows are rows, and end no job."""
+
+import random
+from itertools import count, product
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from hopline.capture.record import DIRECTIONS, Records
+from hopline.capture.writer import CaptureWriter
+from hopline.spark import callbacks, edges, expiries, flows, hops, routes, signatures
+from hopline.wire import Message, MessageType, RoutingEntry, encode
+from tests.spark.made import Tables
+from tests.strategies import LAYOUTS, messages
+
+EDGES = (0, 1, -1, 2**63 - 1, -(2**63), 2**61, 1_790_000_000_000_000_000, -1_790_000_000_000_000_000)
+
+
+def odd_messages() -> list[list[bytes]]:
+    """Some messages of every layout, to the edges of each field."""
+    found: list[list[bytes]] = []
+
+    @settings(
+        max_examples=25, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(st.data())
+    def draw(data):
+        for format, variant in LAYOUTS:
+            message = data.draw(messages(format, variant))
+            found.append(encode(message, format, variant or None))
+
+    draw()
+    return found
+
+
+def odd_times() -> Records:
+    """Requests and answers between two nodes, each with times from one edge to the other."""
+    rows = []
+    for number, (begun, ended) in enumerate(product(EDGES, EDGES)):
+        for source, target in ("ab", "ba"):
+            entry = RoutingEntry("tcp://x:1", source.encode())
+            message = Message(
+                identity=b"ORDER",
+                version=1,
+                correlation_id=f"{number}{source}".encode(),
+                hops=1,
+                routing=(entry,),
+                ttl_ticks=(1, 2**63 - 1, -1)[number % 3],
+                callback_points=(MessageType(b"DONE", 1),),
+                callback_key=number + 1,
+                callback_receiver_identity=b"\0" + source.encode(),
+            )
+            answer = msgspec.structs.replace(message, identity=b"DONE", receiver_identity=b"\0" + source.encode())
+            rows += [(begun, source, "wire_out", message, target), (ended, target, "wire_in", message, "")]
+            rows += [(ended, target, "wire_out", answer, source), (begun, source, "wire_in", answer, "")]
+    return Records(
+        seen_ns=[row[0] for row in rows],
+        seq=list(range(1, len(rows) + 1)),
+        tap=[row[2] for row in rows],
+        frames=[encode(msgspec.structs.replace(row[3], socket_identity=row[4].encode())) for row in rows],
+        node=[row[1] for row in rows],
+    )
+
+
+def test_messages_to_the_edges_of_each_field_end_no_job(spark, tmp_path):
+    rng = random.Random(1)
+    frames = odd_messages()
+    # Equal ones too, and such as belong to each other: twice, at several places.
+    frames += rng.choices(frames, k=len(frames)) + [[b"junk"]] * 3 + [encode(Message())]
+    writer = CaptureWriter(str(tmp_path), owner=b"odd")
+    writer.start()
+    numbers = count(1)
+    taps = list(DIRECTIONS)
+    writer.write(
+        Records(
+            seen_ns=[rng.choice(EDGES) if rng.random() < 0.3 else rng.randrange(10**18) for _ in frames],
+            seq=[next(numbers) for _ in frames],
+            tap=[rng.choice(taps) for _ in frames],
+            frames=frames,
+            node=[rng.choice(["a", "b", "\U0001f40d", ""]) for _ in frames],
+            encoded=[rng.random() < 0.8 for _ in frames],
+            body_kept=[rng.choice(["whole", "cut", "none"]) for _ in frames],
+        )
+    )
+    times = odd_times()
+    writer.write(times)
+    writer.close()
+    tables = Tables(spark, str(tmp_path))
+    assert tables.messages.count() == tables.sightings.count() == len(frames) - 3 + len(times)
+    made = [
+        hops.hops(tables.moves),
+        callbacks.callbacks(tables.answers),
+        flows.flows(tables.messages, tables.answers, tables.moves, tables.fates, tables.verdicts),
+        edges.edges(tables.messages, tables.moves, tables.answers),
+        expiries.expiries(tables.fates),
+        signatures.signatures(tables.verdicts),
+        routes.routes(tables.messages, skews=hops.skews(tables.moves)),
+    ]
+    for table in made:
+        table.write.format("noop").mode("overwrite").save()
+    total = signatures.signatures(tables.verdicts).groupBy().sum("messages").collect()[0][0]
+    assert total == tables.messages.where("encoded").count()

@@ -1,0 +1,148 @@
+"""The table `routes`: who could serve what, from when to when."""
+
+import pytest
+
+from hopline.capture.record import key_of
+from hopline.identity import MessageType
+from hopline.payload.service import (
+    MessageContract,
+    RegisterExternalRoute,
+    RegisterExternalRouteV4,
+    RouteRegistration,
+    UnregisterMessageRoute,
+    UnregisterMessageRouteV4,
+    UnregisterNode,
+    UnregisterNodeRoute,
+    UnregisterUnreachableNodeV4,
+)
+from hopline.spark import hops, routes
+from hopline.spark.tables import ROUTES
+from hopline.wire import Message, encode
+from tests.spark import reference as real
+from tests.spark.generator import Network, Node, Parcel
+from tests.spark.made import Made, assert_same, made, reference_tables
+from tests.spark.stories import World
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_route_of_a_world_has_its_time(spark, seed):
+    world = made(spark, seed)
+    found = routes.routes(world.messages, skews=hops.skews(world.moves))
+    assert found.columns == list(ROUTES.names)
+    assert_same(found, world.truth.routes())
+
+
+def test_bodies_may_come_from_elsewhere(spark):
+    world = made(spark)
+    found = routes.routes(world.messages.drop("body"), world.sightings, hops.skews(world.moves))
+    assert_same(found, world.truth.routes())
+
+
+HELLO, BYE = MessageType(b"HELLO", 1), MessageType(b"BYE", 2, b"P")
+
+
+class Announcements:
+    """What one node hears of others, announcement by announcement."""
+
+    def __init__(self) -> None:
+        self.world = World(Network())
+        self.node = self.world.network.add(Node("ear", "live"))
+
+    def hear(self, payload, *, format: str = "v6", body: bytes | None = None, partition: bytes = b"") -> None:
+        self.world.network.wait(1)
+        body = payload.write() if body is None else body
+        message = Message(identity=payload.identity, version=1, partition=partition, body=body)
+        frames = encode(message, format)
+        parcel = Parcel(message, (), self.node, 0)
+        self.world.network.see(self.node, "scaleout_in", parcel, frames=frames, format=format)
+
+    def routes(self, spark) -> list[tuple]:
+        found = routes.routes(Made(spark, self.world).messages).orderBy("valid_from", "receiver_key", "identity_key")
+        return [
+            (row.node_key, row.node_uri, row.receiver_key, row.receiver_kind, row.identity_key, row.ended_by)
+            for row in found.collect()
+        ]
+
+
+def registered(*routes_of: RouteRegistration, uri="tcp://a:1", node=b"A") -> RegisterExternalRoute:
+    return RegisterExternalRoute(uri, node, routes_of)
+
+
+def actor(name: bytes, *kinds: MessageType) -> RouteRegistration:
+    return RouteRegistration(b"\1" + name, tuple(map(MessageContract.of, kinds)))
+
+
+def test_a_node_that_moves_ends_its_routes_by_announcing_them_again(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO)))
+    heard.hear(registered(actor(b"x", HELLO), uri="tcp://a:2"))
+    assert heard.routes(spark) == [
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:2", "actor:x", "actor", "HELLO", None),
+    ]
+
+
+def test_a_type_may_be_taken_back_for_all_actors_of_a_node(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO, BYE), actor(b"y", HELLO), RouteRegistration(b"\0h"), actor(b"z")))
+    heard.hear(registered(actor(b"x", HELLO), node=b"B"))
+    heard.hear(UnregisterMessageRoute("tcp://a:1", b"A", (RouteRegistration(None, (MessageContract.of(HELLO),)),)))
+    by = "KINO.UNREGMSGROUTE"
+    assert sorted(heard.routes(spark), key=str) == [
+        ("A", "tcp://a:1", "actor:x", "actor", "BYE", None),
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", by),
+        ("A", "tcp://a:1", "actor:y", "actor", "HELLO", by),
+        ("A", "tcp://a:1", "hub:h", "hub", None, None),
+        ("B", "tcp://a:1", "actor:x", "actor", "HELLO", None),
+    ]
+
+
+def test_a_receiver_may_be_taken_back_as_a_whole(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO, BYE), RouteRegistration(b"\0h")))
+    heard.hear(UnregisterMessageRoute("tcp://a:1", b"A", (RouteRegistration(b"\1x"), RouteRegistration(b"\0h"))))
+    assert {row[-1] for row in heard.routes(spark)} == {"KINO.UNREGMSGROUTE"}
+
+
+def test_old_nodes_announce_types_without_receivers(spark):
+    heard = Announcements()
+    hub = MessageContract(b"", b"hub-guid", b"", is_any_identifier=True)
+    text = MessageContract.of(HELLO, text_version=True)
+    heard.hear(RegisterExternalRouteV4("tcp://o:1", b"O", (text, hub)), format="v4")
+    heard.hear(RegisterExternalRouteV4("tcp://p:1", b"P", (text,)), format="v3")
+    heard.hear(RegisterExternalRouteV4("tcp://q:1", b"Q", (text,)), format="v3")
+    heard.hear(UnregisterMessageRouteV4("tcp://o:1", b"O", (text,)), format="v4")
+    heard.hear(UnregisterNodeRoute("tcp://p:1", b"P"), format="v3")
+    heard.hear(UnregisterUnreachableNodeV4("tcp://q:1", b"Q"), format="v4")
+    assert heard.routes(spark) == [
+        ("O", "tcp://o:1", "", "", "HELLO", "KINO.UNREGMSGROUTE"),
+        ("O", "tcp://o:1", "hub-guid", "unknown", None, None),
+        ("P", "tcp://p:1", "", "", "HELLO", "KINO.UNREGNODEROUTE"),
+        ("Q", "tcp://q:1", "", "", "HELLO", "KINO.UNREGUNREACHABLENODE"),
+    ]
+
+
+def test_what_cannot_be_read_or_is_no_announcement_opens_nothing(spark):
+    heard = Announcements()
+    heard.hear(registered(), body=b"\xff junk")
+    heard.hear(registered(actor(b"x", HELLO)), partition=b"somebody else's")
+    heard.hear(UnregisterNode("tcp://a:1", b"A"))
+    assert heard.routes(spark) == []
+
+
+def test_the_server_of_the_reference_network_serves_until_it_leaves(spark, reference):
+    tables = reference_tables(spark, reference)
+    found = routes.routes(tables.messages, skews=hops.skews(tables.moves)).where("identity_key = 'HELLO'").collect()
+    servers = {line.message.socket_identity: line for line in real.lines("v6_*_client") if line.message.identity == b"HELLO"}
+    by_node = {row.node_key: row for row in found}
+    for node in servers:
+        row = by_node[key_of(node)]
+        assert row.receiver_kind == "actor"
+        assert row.version == 1
+    announced = {
+        line.file: line.seen_ns
+        for line in reversed(real.lines("v6_*_server"))
+        if line.message.identity == b"KINO.REGEXTROUTE" and line.direction == "out" and b"HELLO" in line.message.body
+    }
+    have = {int(row.valid_from.timestamp() * 1e6) for row in found}
+    assert {seen_ns // 1000 for seen_ns in announced.values()} <= have

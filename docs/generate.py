@@ -52,7 +52,32 @@ def _commands(group: Any, words: list[str]) -> list[list[str]]:  # noqa: ANN401 
     return found
 
 
-PAGES = {HERE / "errors.md": errors_page, HERE / "commands.md": commands_page}
+def tables_page() -> str:
+    """The dictionary of the pipeline's tables, from `hopline.spark.tables`."""
+    from hopline.spark.runs import RUNS  # noqa: PLC0415 - needs pyspark, and nothing else here does
+    from hopline.spark.tables import TABLES  # noqa: PLC0415
+
+    lines = [
+        "# Tables",
+        "",
+        "Generated from the code by `make docs`. Each table is a folder of Parquet files, cut by `date` where it has one.",
+        "",
+        "A `_key` is the printable twin of an id: its text if all of it is printable, else `0x` and hex; receivers are",
+        "`hub:` or `actor:` and the text. Empty on the wire is empty here, null is not known. Times are UTC.",
+        "",
+    ]
+    for table in (*TABLES, RUNS):
+        lines += [f"## {table.name}", "", f"One row is {table.row}.", "", "| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {_escaped(kind.simpleString())} | {_escaped(said)} |" for name, kind, said in table.columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
+
+
+PAGES = {HERE / "errors.md": errors_page, HERE / "commands.md": commands_page, HERE / "tables.md": tables_page}
 
 
 def main() -> int:

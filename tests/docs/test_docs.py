@@ -26,8 +26,8 @@ def test_examples_in_docstrings(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_in_pages(page):
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "spark.md"], ids=lambda page: page.name)
+def test_python_examples_in_pages(page):  # that of Spark is executed where its session is: tests/spark
     text = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
     # As a person would type it; without a name classes would seem to be builtins.
     test = doctest.DocTestParser().get_doctest(text, {"__name__": "__main__"}, page.name, str(page), 0)

@@ -16,6 +16,7 @@ from hopline.cli import (
     flows,
     keys,
     node,
+    pipeline,
     replay,
     routes,
     stats,
@@ -65,6 +66,7 @@ for name, command in {"trace": trace, "dump": dump, "flows": flows, "stats": sta
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay.run)
 app.add_typer(keys.app)
 app.add_typer(capture.app)
+app.add_typer(pipeline.app)
 
 
 def _print_version(wanted: bool) -> None:

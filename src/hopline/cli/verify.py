@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 _GOOD = (Verdict.VALID, Verdict.UNSIGNED)
 
+KeyOption = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="DOMAIN=HEX", help="A domain and its key in hex; again for more keys."),
+]
+KeysOption = Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A key file (TOML, see docs/security.md).")]
+
 
 def run(
     file: FileArgument = "-",
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="DOMAIN=HEX", help="A domain and its key in hex; again for more keys."),
-    ] = None,
-    keys: Annotated[
-        Path | None, typer.Option("--keys", metavar="FILE", help="A key file (TOML, see docs/security.md).")
-    ] = None,
+    key: KeyOption = None,
+    keys: KeysOption = None,
     scheme: Annotated[
         Scheme | None,
         typer.Option("--scheme", help="Overrule the scheme: kino for --key; what the file says, or full, for --keys."),
@@ -45,7 +46,7 @@ def run(
     if scheme == "full" and algorithm == "md5":
         raise usage_error("the scheme full is sha256, not md5")
     try:
-        keyring = Keyring(_domains(key or [], keys))
+        keyring = Keyring(domains_of(key or [], keys))
     except HoplineError as error:
         raise usage_error(str(error)) from None
     all_valid = True
@@ -62,8 +63,12 @@ def run(
         raise typer.Exit(1)
 
 
-def _domains(options: list[str], file: Path | None) -> list[Domain]:
-    """The domains of the key file, and those of the options: a key for a domain of the file is one more of its keys."""
+def domains_of(options: list[str], file: Path | None) -> list[Domain]:
+    """The domains of the key file, and those of the options: a key for a domain of the file is one more of its keys.
+
+    Raises:
+        HoplineError: the file cannot be read, or one of them is not as it must be.
+    """
     domains: dict[str, Domain] = {}
     if file is not None:
         try:

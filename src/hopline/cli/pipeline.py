@@ -1,0 +1,332 @@
+"""`hopline pipeline`: captures become tables, once or without end."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from hopline.cli.lines import usage_error
+from hopline.cli.looking import SinceOption, UntilOption, query_of
+from hopline.cli.terminal import JsonOption, complaint, failure, put
+from hopline.cli.verify import KeyOption, KeysOption, domains_of
+from hopline.errors import HoplineError
+from hopline.security import Keyring
+from hopline.wire import TtlUnit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from hopline.spark.batch import Summary
+    from hopline.spark.run import Asked, Pipeline
+
+EXIT_CODES = """
+Exit codes: 0 all is well, also if some records were no messages; 1 the run failed, and the tables are as they were
+before; 2 wrong usage; 130 interrupted.
+"""
+
+_USAGE: Final = ("CAPTURE_NOT_FOUND", "SPARK_NOT_INSTALLED", "TABLES_NOT_OURS", "TABLES_OTHER_TERMS")
+"""What is wrong before anything is begun."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_REACH_S: Final = 7 * 86_400
+_PROGRESS_S: Final = 0.5
+"""How often progress is shown."""
+
+app = typer.Typer(name="pipeline", help="Make tables of captures, with Spark.", no_args_is_help=True, rich_markup_mode=None)
+
+CapturesArgument = Annotated[
+    str, typer.Argument(metavar="CAPTURES", help="The folder of a capture, or a URI that pyarrow opens.", show_default=False)
+]
+TablesArgument = Annotated[
+    str, typer.Argument(metavar="TABLES", help="The folder of the tables, made if it is not there.", show_default=False)
+]
+OnlyOption = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="A,B,...", help="Make only these tables; messages and rejects always are. A later run makes up."
+    ),
+]
+TtlOption = Annotated[
+    TtlUnit | None,
+    typer.Option("--v3-ttl", help="Unit of TTL in v3: ms as documented, ticks as old senders wrote it.", show_default="ms"),
+]
+BodiesOption = Annotated[bool, typer.Option("--bodies", help="Keep bodies: messages gets a column body.")]
+ReachOption = Annotated[
+    str,
+    typer.Option(
+        "--reach", metavar="DURATION", help="Over midnight, so far apart may lie what belongs together.", show_default="6h"
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: spark://host:7077.", show_default="this machine"),
+]
+
+
+@app.callback()
+def _pipeline() -> None:
+    """Make tables of captures, with Spark: messages, flows, hops, callbacks and more, as folders of Parquet."""
+
+
+@app.command("run", epilog=EXIT_CODES)
+def run(
+    captures: CapturesArgument,
+    tables: TablesArgument,
+    since: SinceOption = "",
+    until: UntilOption = "",
+    only: OnlyOption = "",
+    keys: KeysOption = None,
+    key: KeyOption = None,
+    v3_ttl: TtlOption = None,
+    bodies: BodiesOption = False,
+    reach: ReachOption = "",
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take what is new in a capture into the tables.
+
+    What was taken before is not taken again: if nothing is new, nothing is changed, and Spark is not even started. A run
+    that is interrupted changes nothing, or is finished by the next one. With --since and --until only what was seen in
+    that time is taken; the rest is left for later runs. What is no message becomes a row of the table rejects. The
+    options --v3-ttl, --bodies and --reach hold for tables once and for all.
+
+    Example:  hopline pipeline run captures/ tables/ --keys keys.toml
+    """
+    with _ending_well() as progress:
+        asked = _asked(since, until, only, keys, key, v3_ttl, bodies=bodies, reach=reach)
+        summary = _pipeline_of(captures, tables, asked, master, progress).run()
+        progress.clear()
+        put(_answer(summary), _show, as_json=as_json)
+
+
+@app.command("stream", epilog=EXIT_CODES)
+def stream(
+    captures: CapturesArgument,
+    tables: TablesArgument,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Look for something new so often.")
+    ] = 10.0,
+    until_drained: Annotated[bool, typer.Option("--until-drained", help="End when all is taken that is there now.")] = False,
+    since: SinceOption = "",
+    only: OnlyOption = "",
+    keys: KeysOption = None,
+    key: KeyOption = None,
+    v3_ttl: TtlOption = None,
+    bodies: BodiesOption = False,
+    reach: ReachOption = "",
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take what is new in a capture into the tables, again and again, until Ctrl-C or SIGTERM.
+
+    Each time tables are made anew as far as something new touches them, and become visible at once. Every message is in
+    them exactly once, however this ends; `hopline pipeline run` may go on where it stopped, and the other way round.
+
+    Example:  hopline pipeline stream captures/ tables/ --every 30
+    """
+    with _ending_well() as progress:
+        from hopline.spark.stream import stream as stream_of
+
+        asked = _asked(since, "", only, keys, key, v3_ttl, bodies=bodies, reach=reach)
+        pipeline = _pipeline_of(captures, tables, asked, master, progress)
+        end = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: end.set())
+
+        def on_batch(summary: "Summary") -> None:
+            progress.clear()
+            put(_answer(summary), _show, as_json=as_json)
+
+        def wait(seconds: float) -> bool:
+            progress.show("waiting for something new")
+            return end.wait(seconds)
+
+        stream_of(pipeline, every_s=every, is_endless=not until_drained, on_batch=on_batch, wait=wait)
+
+
+# What is asked.
+
+
+def _asked(
+    since: str,
+    until: str,
+    only: str,
+    keys: Path | None,
+    key: list[str] | None,
+    v3_ttl: TtlUnit | None,
+    *,
+    bodies: bool,
+    reach: str,
+) -> "Asked":
+    """Make sense of the options; ends the command if one of them cannot be understood."""
+    from hopline.spark.batch import NAMES
+    from hopline.spark.run import Asked
+
+    query = query_of("", since, until, "ms")
+    names = frozenset(name.strip() for name in only.split(",") if name.strip())
+    if unknown := names - set(NAMES):
+        raise usage_error(f"--only: no such table: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    try:
+        domains = tuple(domains_of(key or [], keys)) if key or keys else None
+        if domains:
+            Keyring(domains)
+    except HoplineError as error:
+        raise usage_error(str(error)) from None
+    return Asked(
+        since_ns=_ns_of(query.since),
+        until_ns=_ns_of(query.until),
+        only=names or frozenset(NAMES),
+        domains=domains,
+        v3_ttl=v3_ttl,
+        bodies=bodies or None,
+        reach_s=_reach_of(reach),
+    )
+
+
+def _ns_of(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _reach_of(text: str) -> int | None:
+    from hopline.capture.fields import read_duration
+
+    if not text:
+        return None
+    try:
+        seconds = read_duration(text if text[-1].isalpha() else "") / 1000
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST_REACH_S:
+        raise usage_error(f"--reach must be a duration from 0s to 168h, such as 6h or 30m, and not {text}")
+    return round(seconds)
+
+
+def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None, progress: "_Progress") -> "Pipeline":
+    from hopline.capture import open_capture
+    from hopline.spark.run import Pipeline
+
+    open_capture(captures)  # that it is not there is the first thing to say
+    if "://" not in captures and Path(captures).resolve() == Path(tables).resolve():
+        raise usage_error("the tables need a folder of their own")
+
+    def session(settings: Mapping[str, str]) -> "SparkSession":
+        from hopline.spark.session import spark_session
+
+        progress.show("starting Spark")
+        progress.session = spark_session(master, conf=settings)
+        return progress.session
+
+    return Pipeline(captures, tables, asked, session=session, on_progress=progress.show)
+
+
+# What is shown.
+
+
+class _Progress:
+    """What is being done, for how long, and how many tasks Spark has done of it; on a terminal only."""
+
+    def __init__(self) -> None:
+        self.session: SparkSession | None = None
+        self._is_on = sys.stderr is not None and sys.stderr.isatty()
+        self._text = ""
+        self._since_s = 0.0
+        self._end = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        if self._is_on:
+            self._ticker.start()
+
+    def show(self, text: str) -> None:
+        """Show something else."""
+        self._text, self._since_s = text, time.monotonic()
+        self._draw()
+
+    def clear(self) -> None:
+        """Show nothing, so that something else can be written."""
+        self._text = ""
+        self._draw()
+
+    def close(self) -> None:
+        """Show nothing any more, and end the Spark session."""
+        self.clear()
+        self._end.set()
+        if self._is_on:
+            self._ticker.join()
+        if self.session is not None:
+            self.session.stop()
+
+    def _tick(self) -> None:
+        while not self._end.wait(_PROGRESS_S):
+            if self._text:
+                self._draw()
+
+    def _draw(self) -> None:
+        if not self._is_on:
+            return
+        seconds = int(time.monotonic() - self._since_s)
+        shown = f"{self._text}{self._tasks()}{f', {seconds} s' if seconds else ''}" if self._text else ""
+        typer.echo(f"\r\x1b[K{shown}", err=True, nl=False)
+
+    def _tasks(self) -> str:
+        """How many tasks are done, of those that Spark works at."""
+        session = self.session
+        if session is None:
+            return ""
+        tracker = session.sparkContext.statusTracker()
+        stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
+        count = sum(stage.numTasks for stage in stages)
+        return f", {sum(stage.numCompletedTasks for stage in stages)} of {count} tasks" if count else ""
+
+
+def _answer(summary: "Summary") -> dict[str, Any]:
+    return {"ok": True, **msgspec.to_builtins(summary)}
+
+
+def _show(console: "Console", answer: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if answer["changed"]:
+        rejected = f", {answer['rejected']} of them no messages (see rejects)" if answer["rejected"] else ""
+        segments = f"{answer['segments']} segment{'' if answer['segments'] == 1 else 's'}"
+        console.print(f"{answer['read']} records read of {segments} in {answer['seconds']:.1f} s{rejected}")
+    else:
+        console.print("nothing new; the tables are as they were")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("table")
+    for title in ("written", "rows"):
+        table.add_column(title, justify="right")
+    table.add_column("")
+    for name, made in answer["tables"].items():
+        table.add_row(name, str(made["written"]), str(made["rows"]), Text(made["empty"] or "", style="yellow"))
+    console.print(table)
+
+
+@contextmanager
+def _ending_well() -> Iterator[_Progress]:
+    """What goes wrong is one line on standard error, and the exit code says whose fault it is."""
+    progress = _Progress()
+    try:
+        try:
+            yield progress
+        finally:
+            progress.clear()
+    except ModuleNotFoundError as error:
+        if error.name not in ("numpy", "pyarrow", "pyspark", "pandas"):
+            raise
+        raise complaint("the pipeline needs Spark: pip install 'hopline[spark]'") from None
+    except HoplineError as error:
+        raise failure(error, code=2 if error.code in _USAGE else 1) from None
+    except OSError as error:
+        raise complaint(f"cannot go on: {error.strerror or error}", code=1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        progress.close()

@@ -1,0 +1,173 @@
+"""News of a capture: what was written since it was last taken, and how it is read.
+
+What is new is decided once, on the driver, by sizes of files and ends of segments (`pieces.py`); nothing is read for that,
+and no Spark is needed. Then it is read several times - messages, what is no message, bodies of a few, signatures - and each
+reading gets the same bytes, because the shares of work are made of the one decision and not of another look at the folder.
+
+Reading is one task for each share, in Python workers that open the segments themselves; only what is asked for goes to the
+JVM. Keys travel inside the pickled function, and are in no plan. This file knows no tables.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from hopline.capture import Segment, open_capture
+from hopline.capture.filter import Filter
+from hopline.capture.query import EVERYTHING
+from hopline.security import Domain
+from hopline.spark.offsets import Taken
+from hopline.spark.options import SHARE_BYTES, Mode, Options
+from hopline.spark.pieces import PieceReading, Share, Stretch, Times, shares, whole_end
+from hopline.spark.rows import Rows
+from hopline.spark.signatures import RECORD_COLUMNS, VERDICTS, judge_batches
+from hopline.spark.state import Layer, cut, join
+from hopline.wire import TtlUnit
+
+_RECORDS: Final = tuple(name for name in RECORD_COLUMNS if name != "event_id")
+
+
+class Work(NamedTuple):
+    """What one task reads: a share, and of it what was seen in that time."""
+
+    times: Times
+    share: Share
+
+
+_Read = Callable[[Work], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class News:
+    """What is new in a capture.
+
+    Attributes:
+        path: the capture.
+        v3_ttl: the unit of TTL in v3.
+        work: what is to be read.
+        layers: what is taken when all of it is.
+        segments: how many segments there are something new of.
+        size: how many bytes.
+        known: how many segments the capture has, new or not.
+    """
+
+    path: str
+    v3_ttl: TtlUnit
+    work: tuple[Work, ...]
+    layers: tuple[Layer, ...]
+    segments: int
+    size: int
+    known: int
+
+    def messages(self, spark: SparkSession, columns: Iterable[str], where: Filter = EVERYTHING) -> DataFrame:
+        """The messages among the news."""
+        return self._rows(spark, "messages", tuple(columns), where)
+
+    def rejects(self, spark: SparkSession, columns: Iterable[str]) -> DataFrame:
+        """What is no message, and what cannot be read. What concerns a segment may come again with later news."""
+        return self._rows(spark, "rejects", tuple(columns), EVERYTHING)
+
+    def verdicts(self, spark: SparkSession, domains: Iterable[Domain] | None) -> DataFrame:
+        """What the signatures of the news are worth, as `signatures.judge` says it."""
+        path, known = self.path, None if domains is None else tuple(domains)
+
+        def read_verdicts(work: Work) -> Iterator[pa.RecordBatch]:
+            return judge_batches(_records(path, work), known)
+
+        return self._read(spark, read_verdicts, VERDICTS)
+
+    def _rows(self, spark: SparkSession, mode: Mode, columns: tuple[str, ...], where: Filter) -> DataFrame:
+        options = Options(self.path, mode, columns, where, v3_ttl=self.v3_ttl)
+
+        def read_rows(work: Work) -> Iterator[pa.RecordBatch]:
+            within = replace(options, since_ns=work.times.since_ns, until_ns=work.times.until_ns)
+            return Rows(within, columns).read(work.share)
+
+        return self._read(spark, read_rows, pa.schema([options.table.field(name) for name in columns]))
+
+    def _read(self, spark: SparkSession, read: _Read, schema: pa.Schema) -> DataFrame:
+        work = self.work
+
+        def read_news(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for place in batch["id"].to_pylist():
+                    yield from read(work[place])
+
+        tasks = spark.range(0, len(work), 1, max(len(work), 1))
+        return tasks.mapInArrow(read_news, from_arrow_schema(schema))
+
+
+def find_news(
+    path: str,
+    layers: Iterable[Layer] = (),
+    *,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    v3_ttl: TtlUnit = "ms",
+    share_bytes: int = SHARE_BYTES,
+) -> News:
+    """Find what of a capture was not taken yet; raises CaptureError.
+
+    Args:
+        path: the folder of the capture, or a URI.
+        layers: what was taken.
+        since_ns: only what was seen then or later is to be taken; the rest stays new.
+        until_ns: the same, of what was seen before then.
+        v3_ttl: the unit of TTL in v3.
+        share_bytes: about so much one task reads.
+    """
+    path = path if "://" in path else str(Path(path).absolute())  # workers may run in another folder
+    segments = open_capture(path).segments()
+    inside, outside = cut(layers, since_ns, until_ns)
+    work: list[Work] = []
+    sizes: dict[str, int] = {}
+    for place, layer in enumerate(inside):
+        taken = Taken.read(layer.offset)
+        stretches = list(_stretches(segments, taken))
+        if stretches:
+            times = Times(layer.since_ns, layer.until_ns)
+            work += [Work(times, share) for share in shares(stretches, share_bytes)]
+        inside[place] = msgspec.structs.replace(layer, offset=taken.to_offset())
+        sizes |= {segment.name: max(sizes.get(segment.name, 0), end - base) for segment, base, end in stretches}
+    after = tuple(join([*outside, *inside]))
+    return News(path, v3_ttl, tuple(work), after, len(sizes), sum(sizes.values()), len(segments))
+
+
+def _stretches(segments: Iterable[Segment], taken: Taken) -> Iterator[Stretch]:
+    """What of segments was not taken, which then counts as taken."""
+    for segment in segments:
+        base = taken.bytes_of(segment)
+        found = None if base is None else whole_end(segment, base)
+        if base is not None and found is not None and (found.end > base or found.is_final):
+            taken.take(segment, found)
+            if found.end > base:
+                yield Stretch(segment, base, found.end)
+
+
+# --- in the workers ---------------------------------------------------------------------------------------------------
+
+
+def _records(path: str, work: Work) -> Iterator[pa.RecordBatch]:
+    """The records of a share as they were captured, with their event ids. What is wrong with segments is said elsewhere."""
+    folder = open_capture(path).folder
+    for piece in work.share.pieces:
+        for first_row, batch in PieceReading(folder, piece, _RECORDS, work.times):
+            rows = pc.add(pa.array(range(len(batch)), pa.int64()), first_row).cast(pa.string())
+            named = batch.append_column("event_id", pc.binary_join_element_wise(piece.segment, rows, ":"))
+            yield named.filter(_within(batch["seen_ns"], work.times))
+
+
+def _within(seen_ns: pa.Array, times: Times) -> pa.Array:
+    is_in = pa.repeat(pa.scalar(value=True), len(seen_ns))
+    if times.since_ns is not None:
+        is_in = pc.and_(is_in, pc.greater_equal(seen_ns, times.since_ns))
+    if times.until_ns is not None:
+        is_in = pc.and_(is_in, pc.less(seen_ns, times.until_ns))
+    return is_in

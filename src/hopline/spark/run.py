@@ -1,0 +1,170 @@
+"""A run of the pipeline: what is new in a capture becomes rows of the tables, once.
+
+    1  finish what a crash has interrupted                        `warehouse.py`
+    2  find what is new                                           `news.py`; if nothing is, that is all
+    3  read it, make the tables that it touches, and commit       `batch.py`
+
+Nothing is visible before the commit, and all of it after. Small things - names of segments, days, numbers of rows - are
+known to the driver; rows never come to it. Spark is asked for only when there is something to do.
+
+This file knows the order of things. It knows no rule of any table, no terminal and no key.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from hopline.errors import SparkError, TablesError
+from hopline.security import Domain
+from hopline.spark.batch import NAMES, Batch, Summary
+from hopline.spark.news import find_news
+from hopline.spark.state import State, Terms
+from hopline.spark.warehouse import OnStep, Warehouse, no_step
+from hopline.wire import TtlUnit
+
+OnProgress = Callable[[str], None]
+"""Is told what is being done, in a few words."""
+
+Session = Callable[[Mapping[str, str]], SparkSession]
+"""Gives a Spark session. It is told settings that suit the work; a session that runs already may keep its own."""
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",  # a day is a day of UTC
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics, and others deprecate it
+    "spark.sql.maxConcurrentOutputFileWriters": "16",  # else rows are sorted by day before they are written
+}
+
+_SMALL_BYTES: Final = 8 * 1024 * 1024
+_SMALL_ROWS: Final = 50_000
+"""Of a capture, and of a table that was made before: below, a run is over before compiled code pays."""
+
+_FOR_LITTLE: Final = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_JVM_FOR_LITTLE: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Most of a short run was compiling, of plans by Spark and of all else by the JVM: 75 s of CPU for 1700 messages, 36 with
+these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a run. What is None is as the tables were begun, or as usual.
+
+    Attributes:
+        since_ns: take only what was seen then or later.
+        until_ns: take only what was seen before then.
+        only: the tables to make; `messages` always is, as the others are made of it.
+        domains: keys to judge signatures with.
+        v3_ttl: the unit of TTL in v3.
+        bodies: whether `messages` has a column `body`.
+        reach_s: how far apart sightings on two days may be to be put together.
+    """
+
+    since_ns: int | None = None
+    until_ns: int | None = None
+    only: frozenset[str] = frozenset(NAMES)
+    domains: tuple[Domain, ...] | None = field(default=None, repr=False)
+    v3_ttl: TtlUnit | None = None
+    bodies: bool | None = None
+    reach_s: int | None = None
+
+    def terms(self, state: State | None) -> Terms:
+        """The terms on which rows are made; raises TABLES_OTHER_TERMS if the tables were begun on others."""
+        asked = {"v3_ttl": self.v3_ttl, "bodies": self.bodies, "reach_s": self.reach_s}
+        said = {name: value for name, value in asked.items() if value is not None}
+        if state is None:
+            return Terms(**said)  # type: ignore[arg-type]
+        for name, value in said.items():
+            before = getattr(state.terms, name)
+            if value != before:
+                reason = f"these tables were begun with {name} {before}, and cannot go on with {value}"
+                raise TablesError("TABLES_OTHER_TERMS", reason)
+        return state.terms
+
+
+class Pipeline:
+    """Turns one capture into one folder of tables.
+
+    Args:
+        captures: the folder of a capture, or a URI.
+        tables: the folder of the tables, made if it is not there.
+        asked: what is asked of each run.
+        session: gives the Spark session, when one is needed.
+        on_progress: is told what is being done.
+        on_step: is told the steps of a commit; for tests that stop there.
+
+    Raises:
+        TablesError: the folder cannot be one of tables.
+    """
+
+    def __init__(
+        self,
+        captures: str,
+        tables: str,
+        asked: Asked = Asked(),  # noqa: B008 - frozen
+        *,
+        session: Session,
+        on_progress: OnProgress = no_step,
+        on_step: OnStep = no_step,
+    ) -> None:
+        self.warehouse = Warehouse(tables, on_step)
+        self._captures = captures
+        self._asked = asked
+        self._session = session
+        self._on_progress = on_progress
+        self._own: SparkSession | None = None
+
+    def run(self) -> Summary:
+        """Take what is new, and be done; raises TablesError, CaptureError, SparkError."""
+        with self.warehouse.only_me("run"):
+            return self.take("run")
+
+    def take(self, mode: str) -> Summary:
+        """Take what is new, while nobody else does; the same errors."""
+        state = self.warehouse.state()
+        terms = self._asked.terms(state)
+        news = find_news(
+            self._captures,
+            () if state is None else state.layers,
+            since_ns=self._asked.since_ns,
+            until_ns=self._asked.until_ns,
+            v3_ttl=terms.v3_ttl,
+        )
+        is_bounded = (self._asked.since_ns, self._asked.until_ns) != (None, None)
+        before = State(terms=terms) if state is None else state
+        batch = Batch(self.warehouse, before, news, mode=mode, only=self._asked.only, is_bounded=is_bounded)
+        if state is not None and not news.work and not batch.owed:
+            return batch.summary(changed=False)
+        with _as_spark_error():
+            is_little = mode == "run" and news.size <= _SMALL_BYTES and before.rows_of("messages") <= _SMALL_ROWS
+            return batch.make(lambda: self._spark(is_little=is_little), self._asked.domains, self._on_progress)
+
+    def _spark(self, *, is_little: bool) -> SparkSession:
+        """A session of our own in what may be somebody else's Spark: its settings are ours, and theirs stay as they are."""
+        if self._own is None:
+            self._own = self._session(_JVM_FOR_LITTLE if is_little else {}).newSession()
+        for name, value in (_SETTINGS | (_FOR_LITTLE if is_little else {})).items():
+            self._own.conf.set(name, value)
+        return self._own
+
+
+@contextmanager
+def _as_spark_error() -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise SparkError("SPARK_JOB_FAILED", f"a Spark job failed: {_reason_of(error)}") from error
+
+
+def _reason_of(error: Exception) -> str:
+    """The one line of a failure that says why: the last of a Python traceback in it, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if line.startswith("hopline.") and "Error: " in line]
+    return (raised or lines or [type(error).__name__])[0]

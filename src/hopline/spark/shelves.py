@@ -1,0 +1,116 @@
+"""Shelves: folders of Parquet with a folder for each day, as Spark writes them and everybody reads them.
+
+    flows/date=2026-11-15/part-20261116T001801-9f86d0-00000.parquet
+
+What Spark leaves beside the rows - names of its own, marks, checksums - is tidied away. How many rows there are, and from
+when, is read from the ends of the files: nothing is counted by a job. This file knows no table.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DateType, StructField, StructType
+
+from hopline.spark.disk import Disk
+
+PARQUET: Final = ".parquet"
+_DAY: Final = "date="
+_CODEC: Final = "zstd"
+"""Half the size of Spark's own choice for columns like ours, and read by everybody."""
+
+
+class Span(NamedTuple):
+    """The least and the greatest value of a column."""
+
+    first: int
+    last: int
+
+
+def folder_of(shelf: str, day: str) -> str:
+    """The folder of a day: that of the shelf itself if the day is empty."""
+    return f"{shelf}/{_DAY}{day}" if day else shelf
+
+
+def days_on(disk: Disk, shelf: str) -> list[str]:
+    """The days that a shelf has folders of, as 2026-11-15, in order."""
+    return [name.removeprefix(_DAY) for name in disk.folders(shelf) if name.startswith(_DAY)]
+
+
+def read(spark: SparkSession, disk: Disk, shelf: str, schema: StructType, days: Iterable[str]) -> DataFrame:
+    """The rows of some days, with the column `date`; those that are not there are left out.
+
+    Args:
+        spark: the session.
+        disk: where the shelf is.
+        shelf: its folder.
+        schema: of the rows. Columns that a file does not have are null.
+        days: which.
+    """
+    whole = schema if "date" in schema.names else StructType([*schema, StructField("date", DateType())])
+    paths = [str(disk.path_of(folder)) for day in days if disk.exists(folder := folder_of(shelf, day))]
+    if not paths:
+        return spark.createDataFrame([], whole)
+    return spark.read.schema(whole).option("basePath", str(disk.path_of(shelf))).parquet(*paths)
+
+
+def write_day(rows: DataFrame, disk: Disk, shelf: str, day: str, run: str) -> int:
+    """Write the rows of one day, or of a table without days; how many they were. There is a file also if there are none."""
+    folder = folder_of(shelf, day)
+    kept = rows.where(rows["date"] == date.fromisoformat(day)).drop("date") if day else rows
+    kept.write.option("compression", _CODEC).parquet(str(disk.path_of(folder)))
+    tidy(disk, folder, run)
+    return rows_in(disk, folder)
+
+
+def write_days(rows: DataFrame, disk: Disk, shelf: str, run: str) -> None:
+    """Write rows by their column `date`, each day into its folder."""
+    rows.write.option("compression", _CODEC).partitionBy("date").parquet(str(disk.path_of(shelf)))
+    tidy(disk, shelf, run)
+    for day in days_on(disk, shelf):
+        tidy(disk, folder_of(shelf, day), run)
+
+
+def tidy(disk: Disk, folder: str, run: str) -> None:
+    """Name the files of a folder after their run, and remove what is not Parquet."""
+    number = 0
+    for path in sorted(disk.path_of(folder).iterdir()):
+        if path.is_dir():
+            continue
+        if path.name.startswith((".", "_")) or path.suffix != PARQUET:
+            path.unlink()
+        else:
+            path.rename(path.with_name(f"part-{run}-{number:05}{PARQUET}"))
+            number += 1
+
+
+def rows_in(disk: Disk, folder: str) -> int:
+    """How many rows the files in and below a folder have."""
+    return sum(pq.read_metadata(path).num_rows for path in _paths(disk, folder))
+
+
+def span_of(disk: Disk, folder: str, column: str) -> Span | None:
+    """The least and the greatest number in a column of the files in a folder; None if there are no rows."""
+    spans = [span for path in _paths(disk, folder) for span in _spans(path, column)]
+    return Span(min(span.first for span in spans), max(span.last for span in spans)) if spans else None
+
+
+def _paths(disk: Disk, folder: str) -> list[str]:
+    return [str(disk.path_of(name)) for name in disk.files(folder, PARQUET)]
+
+
+def _spans(path: str, column: str) -> Iterator[Span]:
+    file = pq.read_metadata(path)
+    place = file.schema.names.index(column)
+    for number in range(file.num_row_groups):
+        statistics = file.row_group(number).column(place).statistics
+        if statistics is not None and statistics.has_min_max:
+            yield Span(statistics.min, statistics.max)
+
+
+def parent_of(name: str) -> str:
+    """The folder that something is in."""
+    return str(PurePath(name).parent)

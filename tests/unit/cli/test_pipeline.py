@@ -1,0 +1,143 @@
+"""hopline pipeline: what can be said before Spark is started."""
+
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from hopline.cli.pipeline import _show
+from hopline.errors import SparkError
+from tests.unit.capture.story import Story
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch):
+    def spark_session(*_args, **_more):
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("hopline.spark.session.spark_session", spark_session)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    (tmp_path / "captures").mkdir()
+    return str(tmp_path / "captures"), str(tmp_path / "tables")
+
+
+@pytest.mark.parametrize("command", ["run", "stream"])
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--only", "flow"], "no such table: flow; there are messages, rejects"),
+        (["--since", "yesterday"], "--since must be a time"),
+        (["--key", "orders"], "--key must be DOMAIN=HEX"),
+        (["--keys", "/nowhere"], "cannot read /nowhere"),
+        (["--v3-ttl", "seconds"], "'seconds' is not one of"),
+        (["--reach", "6"], "--reach must be a duration"),
+        (["--reach", "1000h"], "--reach must be a duration"),
+    ],
+)
+def test_wrong_usage(here, folders, command, options, complaint):
+    result = here("pipeline", command, *folders, *options)
+    assert result.code == 2
+    assert complaint in " ".join(result.errors.split())
+
+
+def test_a_key_on_the_command_line_is_not_repeated(here, folders):
+    assert "c0ffee" not in here("pipeline", "run", *folders, "--key", "orders=c0ffeeX").errors
+
+
+@pytest.mark.parametrize("every", ["0", "soon"])
+def test_every_must_be_some_time(here, folders, every):
+    assert here("pipeline", "stream", *folders, "--every", every).code == 2
+
+
+def test_no_capture(here, folders):
+    result = here("pipeline", "run", folders[0] + "x", folders[1])
+    assert (result.code, result.lines) == (2, [])
+    assert result.errors.startswith("hopline: CAPTURE_NOT_FOUND: ")
+
+
+def test_tables_need_a_folder_of_their_own(here, folders, tmp_path):
+    assert here("pipeline", "run", folders[0], folders[0]).code == 2
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "text").write_text("")
+    result = here("pipeline", "run", folders[0], str(tmp_path / "thesis"))
+    assert result.code == 2
+    assert "TABLES_NOT_OURS" in result.errors
+
+
+def test_tables_keep_their_terms(here, folders):
+    assert here("pipeline", "run", *folders, "--v3-ttl", "ticks").code == 0
+    result = here("pipeline", "run", *folders, "--v3-ttl", "ms")
+    assert result.code == 2
+    assert "TABLES_OTHER_TERMS: these tables were begun with v3_ttl ticks" in result.errors
+    assert here("pipeline", "run", *folders).code == 0
+
+
+def test_what_goes_wrong_later_is_a_failed_run(here, folders, tmp_path):
+    here("pipeline", "run", *folders)
+    (tmp_path / "tables" / "_hopline" / "state.json").write_text("{")
+    result = here("pipeline", "run", *folders)
+    assert result.code == 1
+    assert result.errors.startswith("hopline: TABLES_BAD_STATE: ")
+
+
+def test_an_empty_capture(here, folders):
+    (answer,) = here("pipeline", "run", *folders).lines
+    assert (answer["ok"], answer["changed"], answer["read"]) == (True, True, 0)
+    assert answer["tables"]["flows"]["empty"].startswith("the capture has no segments")
+    (answer,) = here("pipeline", "run", *folders).lines
+    assert not answer["changed"]
+
+
+def test_a_stream_of_nothing_ends_when_drained(here, folders):
+    (answer,) = here("pipeline", "stream", *folders, "--until-drained").lines
+    assert (answer["mode"], answer["read"]) == ("stream", 0)
+    assert here("pipeline", "stream", *folders, "--until-drained").lines == []
+
+
+def test_without_pyspark_it_says_what_to_type(here, folders, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("hopline.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    result = here("pipeline", "run", *folders)
+    assert result.code == 2
+    assert "pip install 'hopline[spark]'" in result.errors
+
+
+def shown(answer):
+    console = Console(file=StringIO(), width=120, highlight=False)
+    _show(console, answer)
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+
+
+def test_to_a_person():
+    tables = {
+        "messages": {"written": 1719, "rows": 2000, "empty": None},
+        "expiries": {"written": 0, "rows": 0, "empty": "no message has a TTL"},
+    }
+    answer = {"changed": True, "read": 1720, "rejected": 1, "segments": 1, "seconds": 21.34, "tables": tables}
+    assert shown(answer) == [
+        "1720 records read of 1 segment in 21.3 s, 1 of them no messages (see rejects)",
+        "table written rows",
+        "messages 1719 2000",
+        "expiries 0 0 no message has a TTL",
+    ]
+    assert shown(answer | {"changed": False})[0] == "nothing new; the tables are as they were"
+
+
+def test_spark_that_does_not_start_is_a_failed_run(here, tmp_path, monkeypatch):
+    story = Story()
+    story.ask(b"flow", 0)
+    story.write(tmp_path / "captures")
+
+    def no_java(*_args, **_more):
+        raise SparkError("SPARK_NO_JAVA", "Spark needs Java")
+
+    monkeypatch.setattr("hopline.spark.session.spark_session", no_java)
+    result = here("pipeline", "run", str(tmp_path / "captures"), str(tmp_path / "tables"), "--json")
+    assert (result.code, result.lines) == (1, [])
+    assert result.errors == "hopline: SPARK_NO_JAVA: Spark needs Java\n"
+    assert not (tmp_path / "tables" / "_hopline" / "state.json").exists()

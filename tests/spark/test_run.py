@@ -241,15 +241,15 @@ def days(tmp_path):
     """A capture in three parts: a day, the next one, and more of that; a message is on its way at midnight."""
     path = tmp_path / "days"
     parts = []
-    for number in range(3):
+    for number, hour in enumerate([0, 24, 36]):  # since the story began, at midnight
         story = Story()
-        noon = number * 12 * HOUR_MS  # the story begins at midnight
-        story.send("client", "server", Message(identity=b"TICK", version=1), noon + HOUR_MS)
-        story.send("client", "server", Message(identity=b"TICK", version=1), noon + 2 * HOUR_MS)
+        start = hour * HOUR_MS
+        story.send("client", "server", Message(identity=b"TICK", version=1), start + HOUR_MS)
+        story.send("client", "server", Message(identity=b"TICK", version=1), start + 2 * HOUR_MS)
         over = Message(identity=b"LATE", version=1, correlation_id=b"over midnight")
         if number < 2:
             story.send("client", "server", over, 24 * HOUR_MS - 5, 10, seen=("out", "in")[number])
-        story.ask(b"flow %d" % number, noon + (23 if number == 0 else 13) * HOUR_MS)
+        story.ask(b"flow %d" % number, start + 3 * HOUR_MS)
         before = set(path.glob("*"))
         story.write(path)
         parts.append([file.name for file in set(path.glob("*")) - before])

@@ -14,11 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from hopline.capture import open_capture
-from hopline.capture.messages import keys_of, sightings
-from hopline.capture.tables import MESSAGES
 from hopline.security import Domain
 from hopline.spark import callbacks, expiries, hops, messages, signatures
-from hopline.wire.columnar import decode_batch
 from tests.spark.generator import DOMAINS
 from tests.spark.stories import World
 from tests.spark.sums import Sums
@@ -51,7 +48,7 @@ class Tables:
     @cached_property
     def sightings(self) -> DataFrame:
         """What the source gives, with bodies."""
-        return sightings_of(self.spark, self.path, self._place)
+        return self.spark.read.format("hopline").option("bodies", "true").load(self.path)
 
     @cached_property
     def records(self) -> DataFrame:
@@ -120,18 +117,6 @@ REFERENCE_DOMAINS = tuple(Domain(name * 30, keys=(name.encode() * 16,), scheme="
 def reference_tables(spark: SparkSession, path: str) -> Tables:
     """What the transforms make of the captures of the reference network."""
     return Tables(spark, path, REFERENCE_DOMAINS)
-
-
-def sightings_of(spark: SparkSession, path: str, place: Path) -> DataFrame:
-    """The sightings of a capture, with bodies and with the peer that frame 0 names."""
-    if "peer_key" in MESSAGES.names:
-        return spark.read.format("hopline").option("bodies", "true").load(path)
-    found = []
-    for segment, first_row, batch in open_capture(path).batches():
-        rows = sightings(batch, segment=segment.name, first_row=first_row, columns=MESSAGES.names).messages
-        peers = keys_of(decode_batch(batch, columns=["socket_identity"]).messages["socket_identity"])
-        found.append(pa.table(rows).append_column("peer_key", peers))
-    return _stored(spark, pa.concat_tables(found), place, "sightings")
 
 
 def records_of(spark: SparkSession, path: str, place: Path) -> DataFrame:

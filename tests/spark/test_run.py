@@ -14,9 +14,13 @@ from hopline.security import Domain
 from hopline.spark.batch import NAMES
 from hopline.spark.run import Asked, Pipeline
 from hopline.spark.runs import RUNS
-from hopline.spark.tables import TABLES
+from hopline.spark.tables import REJECTS, TABLES
 from hopline.wire import Message
+from tests.spark.generator import DOMAINS
 from tests.spark.lake import CrashError, all_rows, columns_of, copy_segments, crash_at, files_of, rows_of
+from tests.spark.made import assert_same
+from tests.spark.sums import Sums
+from tests.spark.world import make_world
 from tests.unit.capture.story import START_NS, Story
 from tests.unit.capture.world import records
 
@@ -131,6 +135,18 @@ def test_in_parts_and_with_crashes_it_comes_to_the_same(pipeline, reference, at_
     assert all_rows(tables) == all_rows(at_once[0])
     assert not list(tables.rglob("staging"))
     assert not list(tables.rglob("journal*"))
+
+
+def test_the_tables_of_a_world_are_true(pipeline, spark, tmp_path):
+    """All that happened in a world, with all that can go wrong in it, is in the tables, and nothing else."""
+    world = make_world(seed=3)
+    world.network.write(str(tmp_path / "c"))
+    pipeline(tmp_path / "c", tmp_path / "t", domains=DOMAINS).run()
+    truth = Sums(world)
+    for table in (each for each in TABLES if each is not REJECTS):
+        rows = spark.read.parquet(str(tmp_path / "t" / table.name))
+        true = list(getattr(truth, table.name)())
+        assert_same(rows.select(*(name for name in table.names if name in true[0])), true)
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------

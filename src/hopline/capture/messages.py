@@ -99,6 +99,7 @@ def keys_of(raw: pa.Array) -> pa.Array:
 
 _NEEDS: Final[dict[str, Sequence[str]]] = {
     "message_uid": UID_COLUMNS,
+    "peer_key": ("socket_identity",),
     "identity_key": ("identity",),
     "partition_key": ("partition",),
     "is_system": ("identity",),
@@ -157,6 +158,8 @@ class _Part:
                 return keys_of(messages["correlation_id"])
             case "receiver_node_key" | "callback_receiver_node_key":
                 return keys_of(messages[name.replace("_key", "_identity")])
+            case "peer_key":
+                return keys_of(messages["socket_identity"])
             case "is_system":
                 return pc.starts_with(messages["identity"], SERVICE_PREFIX)
             case "receiver":

@@ -24,6 +24,7 @@ MESSAGES: Final = pa.schema(
         ("node_key", pa.string()),
         ("tap", pa.string()),
         ("direction", pa.string()),
+        ("peer_key", pa.string()),
         ("seq", pa.int64()),
         ("encoded", pa.bool_()),
         ("format", pa.string()),
@@ -70,10 +71,11 @@ MESSAGES: Final = pa.schema(
 )
 """A row per sighting of a message.
 
-`receiver_kind` is hub, actor, unknown (a receiver without the prefix byte, as before 2016-11) or empty. `addressing` is all
-(broadcast), hub, actor, node or any; a receiver of unknown kind is the hub if it is also the one that is called back, else
-an actor. `trace_options` is null if it does not fit; its warning has the number. `body_size` is that of the body as it
-was sent, also if less of it was kept; a `message_uid` is over what was kept. `date` is that of `seen_at`.
+`peer_key` is frame 0: the node it is sent to, or the socket that it came by. `receiver_kind` is hub, actor, unknown (a
+receiver without the prefix byte, as before 2016-11) or empty. `addressing` is all (broadcast), hub, actor, node or any; a
+receiver of unknown kind is the hub if it is also the one that is called back, else an actor. `trace_options` is null if it
+does not fit; its warning has the number. `body_size` is that of the body as it was sent, also if less of it was kept; a
+`message_uid` is over what was kept. `date` is that of `seen_at`.
 """
 
 REJECTS: Final = pa.schema(

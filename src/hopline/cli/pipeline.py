@@ -52,7 +52,9 @@ TablesArgument = Annotated[
 OnlyOption = Annotated[
     str,
     typer.Option(
-        "--only", metavar="A,B,...", help="Make only these tables; messages and rejects always are. A later run makes up."
+        "--only",
+        metavar="A,B,...",
+        help="Make only these tables, and messages and rejects; a later run makes up for the rest.",
     ),
 ]
 TtlOption = Annotated[

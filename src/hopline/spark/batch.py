@@ -165,7 +165,8 @@ class Batch:
             REJECTS.name: self._news.rejects(spark, REJECTS.names),
             _BODIES: with_bodies(self._news, spark, CAPTURED.names),
         }
-        together(partial(self._write_days, rows, self._shelf(name)) for name, rows in found.items())
+        write = partial(self._write_days, compression=shelves.PASSING)
+        together(partial(write, rows, self._shelf(name)) for name, rows in found.items())
         self._rejected = shelves.rows_in(self._disk, self._shelf(REJECTS.name))
         self._read = shelves.rows_in(self._disk, self._shelf(_NEW)) + self._rejected
         return shelves.days_on(self._disk, self._shelf(_NEW))
@@ -201,8 +202,8 @@ class Batch:
 
         together(partial(make, fact) for fact in FROM_NEWS)
 
-    def _write_days(self, rows: DataFrame, shelf: str) -> None:
-        shelves.write_days(rows, self._disk, shelf, self._id)
+    def _write_days(self, rows: DataFrame, shelf: str, compression: str = shelves.KEPT) -> None:
+        shelves.write_days(rows, self._disk, shelf, self._id, compression)
 
     # --- making tables ------------------------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class Batch:
     def _keeper(self, spark: SparkSession, day: str) -> Keep:
         def keep(name: str, rows: DataFrame) -> DataFrame:
             path = self._warehouse.path_of(self._shelf(f"{name}/{day}"))
-            rows.write.parquet(path)
+            rows.write.option("compression", shelves.PASSING).parquet(path)
             return spark.read.schema(rows.schema).parquet(path)
 
         return keep

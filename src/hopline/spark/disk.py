@@ -3,6 +3,7 @@
     write    a small file, whole or not at all
     move     a file or a folder of files, in one step
     remove   the same, gone; it need not be there
+    clear    a folder, gone as far as possible
     sync     what was written is there after a power cut
     only_me  nobody else changes the tables meanwhile
 
@@ -87,6 +88,10 @@ class Disk:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+    def clear(self, name: str) -> None:
+        """Remove a folder as far as that goes: who was killed may have left others behind, who are still writing to it."""
+        shutil.rmtree(self.path_of(name), ignore_errors=True)
 
     def sync(self, name: str) -> None:
         """Make a file, or a folder with all that is in it, durable."""

@@ -44,7 +44,9 @@ _SMALL_ROWS: Final = 50_000
 """Of a capture, and of a table that was made before: below, a run is over before compiled code pays."""
 
 _FOR_LITTLE: Final = {
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.minPartitionNum": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -142,16 +144,19 @@ class Pipeline:
         batch = Batch(self.warehouse, before, news, mode=mode, only=self._asked.only, is_bounded=is_bounded)
         if state is not None and not news.work and not batch.owed:
             return batch.summary(changed=False)
+        is_little = news.size <= _SMALL_BYTES and before.rows_of("messages") <= _SMALL_ROWS
         with _as_spark_error():
-            is_little = mode == "run" and news.size <= _SMALL_BYTES and before.rows_of("messages") <= _SMALL_ROWS
-            return batch.make(lambda: self._spark(is_little=is_little), self._asked.domains, self._on_progress)
+            return batch.make(lambda: self._spark(mode, is_little=is_little), self._asked.domains, self._on_progress)
 
-    def _spark(self, *, is_little: bool) -> SparkSession:
+    def _spark(self, mode: str, *, is_little: bool) -> SparkSession:
         """A session of our own in what may be somebody else's Spark: its settings are ours, and theirs stay as they are."""
         if self._own is None:
-            self._own = self._session(_JVM_FOR_LITTLE if is_little else {}).newSession()
-        for name, value in (_SETTINGS | (_FOR_LITTLE if is_little else {})).items():
+            # A stream lives long enough for compiled code.
+            self._own = self._session(_JVM_FOR_LITTLE if is_little and mode == "run" else {}).newSession()
+        for name, value in _SETTINGS.items():
             self._own.conf.set(name, value)
+        for name, value in _FOR_LITTLE.items():
+            self._own.conf.set(name, value) if is_little else self._own.conf.unset(name)
         return self._own
 
 

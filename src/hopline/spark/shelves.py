@@ -8,7 +8,6 @@ when, is read from the ends of the files: nothing is counted by a job. This file
 
 from collections.abc import Iterable, Iterator
 from datetime import date
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 import pyarrow.parquet as pq
@@ -19,8 +18,11 @@ from hopline.spark.disk import Disk
 
 PARQUET: Final = ".parquet"
 _DAY: Final = "date="
-_CODEC: Final = "zstd"
-"""Half the size of Spark's own choice for columns like ours, and read by everybody."""
+KEPT: Final = "zstd"
+"""Compression of what is kept: half the size of Spark's own choice for columns like ours, and read by everybody."""
+
+PASSING: Final = "snappy"
+"""Compression of what is read once and thrown away."""
 
 
 class Span(NamedTuple):
@@ -61,14 +63,14 @@ def write_day(rows: DataFrame, disk: Disk, shelf: str, day: str, run: str) -> in
     """Write the rows of one day, or of a table without days; how many they were. There is a file also if there are none."""
     folder = folder_of(shelf, day)
     kept = rows.where(rows["date"] == date.fromisoformat(day)).drop("date") if day else rows
-    kept.write.option("compression", _CODEC).parquet(str(disk.path_of(folder)))
+    kept.write.option("compression", KEPT).parquet(str(disk.path_of(folder)))
     tidy(disk, folder, run)
     return rows_in(disk, folder)
 
 
-def write_days(rows: DataFrame, disk: Disk, shelf: str, run: str) -> None:
+def write_days(rows: DataFrame, disk: Disk, shelf: str, run: str, compression: str = KEPT) -> None:
     """Write rows by their column `date`, each day into its folder."""
-    rows.write.option("compression", _CODEC).partitionBy("date").parquet(str(disk.path_of(shelf)))
+    rows.write.option("compression", compression).partitionBy("date").parquet(str(disk.path_of(shelf)))
     tidy(disk, shelf, run)
     for day in days_on(disk, shelf):
         tidy(disk, folder_of(shelf, day), run)
@@ -109,8 +111,3 @@ def _spans(path: str, column: str) -> Iterator[Span]:
         statistics = file.row_group(number).column(place).statistics
         if statistics is not None and statistics.has_min_max:
             yield Span(statistics.min, statistics.max)
-
-
-def parent_of(name: str) -> str:
-    """The folder that something is in."""
-    return str(PurePath(name).parent)

@@ -127,7 +127,7 @@ class Warehouse:
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise TablesError("TABLES_BAD_STATE", f"the journal of the tables cannot be read: {error}") from None
                 self._perform(change)
-            self.disk.remove(_STAGING)
+            self.disk.clear(_STAGING)
         return journal is not None
 
     def staging(self, run: str) -> str:
@@ -154,7 +154,7 @@ class Warehouse:
         self._on_step("end of the journal")
         self.disk.remove(_JOURNAL)
         self._on_step("clearing away")
-        self.disk.remove(_STAGING)
+        self.disk.clear(_STAGING)
 
     def _swap(self, swap: Swap, replaced: str) -> None:
         if swap.new and not self.disk.exists(swap.new):

@@ -43,6 +43,7 @@ def test_everything_of_a_message() -> None:
         "node_key": "n1",
         "tap": "wire_in",
         "direction": "in",
+        "peer_key": "N2",
         "seq": 7,
         "encoded": True,
         "format": "v6",

@@ -57,3 +57,10 @@ def test_only_one_at_a_time(disk):
         assert caught.value.code == "TABLES_BUSY"
     with disk.only_me("lock", "me"):
         assert disk.read("lock") == b"me"
+
+
+def test_clearing_goes_as_far_as_it_can(disk):
+    disk.write("staging/a/b", b"")
+    disk.clear("staging")
+    disk.clear("staging")
+    assert not disk.exists("staging")

@@ -1,0 +1,285 @@
+"""Moves: which two sightings of a message are one move of it, from where it was to where it went.
+
+Theory. A move between nodes leaves two sightings with the same fingerprint, occurrence and hop number, at two nodes. So all
+sightings that agree in these three are put together - a handful, for a broadcast two for each peer - and each arrival looks
+for the sending that it belongs to:
+
+    it is of another node
+    it has the same last entry      of the trail: the node that sent it
+    it was sent to this node        as frame 0 says; if that names nobody we know, it may have been
+    several are left                one that names this node, else the last before the arrival
+
+Control traffic of reference nodes has no trail and no hops, names no peer and is passed on by a rendezvous; so of equal
+messages there are not equally many at two nodes. There an arrival belongs to the last sending before it, whoever sent it.
+
+Inside a node it is simpler: what hub or actor made, or what came from the network, is given to an actor or a hub.
+
+Almost always there is one sending, one arrival and nothing to choose; that is seen at a glance, and the search is for the
+rest. What is moved is narrow, and by fingerprint: no flow is ever put together. This file compares no clocks of two nodes,
+except where several sendings fit.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
+
+from hopline.spark.nodes import AWAY, CAME, GIVEN, MADE
+
+_MESSAGE: Final = ("message_uid", "occurrence", "hops")
+"""What the sightings of one move have in common."""
+
+_FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size")
+"""What else is said of a move."""
+
+_ZEROMQ_ID: Final = "0x00%"
+"""A socket that ZeroMQ gave an id to: a zero byte, and a random number. It is no node, whose identity begins otherwise."""
+
+_ROLES: Final = {"away": AWAY, "came": CAME, "given": GIVEN, "made": MADE}
+"""What a sighting can be to a move. In the order of the alphabet, as they are sorted."""
+
+
+def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
+    """All moves of messages, each with its ends, each end as far as it is known.
+
+    The columns are message_uid, occurrence, hops, correlation_key, identity_key, ttl_ms, body_size, kind, matched_by,
+    from_node_key, to_node_key, sent_ns and received_ns.
+
+    Args:
+        messages: the table.
+        known: the names of nodes, of `nodes.names`.
+    """
+    role = sf.lit(None)
+    for name, taps in _ROLES.items():
+        role = sf.when(sf.col("tap").isin(*taps), name).otherwise(role)
+    peer = sf.when(sf.col("peer_key").like(_ZEROMQ_ID), None).otherwise(_said("peer_key"))
+    is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | ~sf.col("tap").startswith("wire")
+    rows = messages.where(role.isNotNull()).select(
+        *_MESSAGE,
+        *_FACTS,
+        "seen_ns",
+        "seq",
+        "date",
+        is_traced.alias("is_traced"),
+        role.alias("role"),
+        sf.col("node_key").alias("node"),
+        sf.when(role == "away", peer).alias("peer"),
+        sf.when(role == "away", sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
+        sf.when(role.isin("away", "came"), sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
+    )
+    to = known.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("to"))
+    rows = rows.join(sf.broadcast(to), "peer", "left")
+    moves = _by_occurrence(rows.where("is_traced")).unionByName(_by_time(rows.where("not is_traced")))
+    return _resolved(moves, known)
+
+
+def _said(name: str) -> Column:
+    return sf.when(sf.col(name) != "", sf.col(name))
+
+
+def _resolved(moves: DataFrame, known: DataFrame) -> DataFrame:
+    """Name the sender of what was seen to arrive only, by the last entry of its trail."""
+    by_trail = known.select(sf.col("identity_key").alias("sender"), sf.col("node_key").alias("_name"))
+    sender = sf.when(sf.col("kind") == "network", sf.coalesce("from_node_key", "_name", "sender"))
+    moves = moves.join(sf.broadcast(by_trail), "sender", "left")
+    return moves.withColumn("from_node_key", sender.otherwise(sf.col("from_node_key"))).drop("sender", "peer", "_name")
+
+
+# --- by occurrence ----------------------------------------------------------------------------------------------------
+
+
+def _by_occurrence(rows: DataFrame) -> DataFrame:
+    sighting = sf.struct("role", "node", "seen_ns", "peer", "to", "address", "sender")
+    groups = (
+        rows.repartition("message_uid")  # first, or Spark would make lists of one before and after moving them
+        .groupBy(*_MESSAGE, "correlation_key", "identity_key")
+        .agg(
+            *(sf.max(name).alias(name) for name in ("ttl_ms", "body_size")),
+            sf.sort_array(sf.collect_list(sighting)).alias("sightings"),
+        )
+    )
+    groups = groups.withColumn("plain", _plain())
+    is_plain = sf.col("plain").isNotNull()
+    groups = groups.withColumns({role: sf.when(~is_plain, _with_role(role)) for role in _ROLES})
+    # One step at a time: what a lambda has found the next one is given, else Spark would look for it at each mention.
+    found = sf.transform(sf.transform("came", _ranked), _best)
+    groups = groups.withColumn("arrived", sf.transform(found, _arrival))
+    moves = sf.explode(sf.when(is_plain, sf.col("plain")).otherwise(sf.concat("arrived", _nowhere(), _inside())))
+    return groups.select(*_MESSAGE, *_FACTS, moves.alias("move")).select(*_MESSAGE, *_FACTS, "move.*")
+
+
+def _plain() -> Column:
+    """The moves of a message where there is nothing to choose: they are sorted by their roles. Else null."""
+    size = sf.size("sightings")
+    first, second, third = (sf.get("sightings", sf.lit(place)) for place in range(3))
+    is_sent = (first["role"] == "away") & (second["role"] == "came") & _fits(first, second)
+    is_given = (third["role"] == "given") & (third["node"] == second["node"])
+    sent = _sent(first, second, _how())
+    is_local = (first["role"] == "given") & (second["role"] == "made") & (first["node"] == second["node"])
+    nothing = sf.slice(sf.array(sent), 1, 0)  # an array of such moves
+    return (
+        sf.when((size == 1) & (first["role"] == "away"), sf.array(_half_sent(first)))
+        .when((size == 1) & (first["role"] == "came"), sf.array(_half_received(first)))
+        .when(size == 1, nothing)
+        .when((size == 2) & is_sent, sf.array(sent))
+        .when((size == 2) & is_local, sf.array(_given(second, first)))
+        .when((size == 3) & is_sent & is_given, sf.array(sent, _given(second, third)))
+    )
+
+
+def _with_role(role: str) -> Column:
+    return sf.filter("sightings", lambda sighting: sighting["role"] == role)
+
+
+def _fits(away: Column, came: Column) -> Column:
+    """Whether an arrival may belong to a sending."""
+    may_be_for = away["to"].isNull() | (away["to"] == came["node"])
+    return (away["node"] != came["node"]) & may_be_for & away["sender"].eqNullSafe(came["sender"])
+
+
+def _ranked(came: Column) -> Column:
+    """An arrival with the sendings that it may belong to; the best one is the greatest."""
+
+    def rank(away: Column) -> Column:
+        is_before = away["seen_ns"] <= came["seen_ns"]
+        return sf.struct(
+            away["to"].isNotNull().alias("is_named"),
+            is_before.alias("is_before"),
+            sf.when(is_before, away["seen_ns"]).otherwise(-away["seen_ns"]).alias("nearness"),
+            away.alias("away"),
+        )
+
+    # A node gets what was sent to it once. What comes again, by another socket, was sent by somebody else.
+    is_again = sf.exists("came", lambda other: (other["node"] == came["node"]) & (other["seen_ns"] < came["seen_ns"]))
+    ranked = sf.transform(sf.filter("away", lambda away: ~is_again & _fits(away, came)), rank)
+    return sf.struct(came.alias("came"), ranked.alias("ranked"))
+
+
+def _best(found: Column) -> Column:
+    best = sf.array_max(found["ranked"])
+    return sf.struct(found["came"].alias("came"), found["ranked"].alias("ranked"), best.alias("best"))
+
+
+def _arrival(found: Column) -> Column:
+    """The move that ends with an arrival: from the sending that fits best, or from one that was not seen."""
+    came, best = found["came"], found["best"]
+    rivals = sf.filter(found["ranked"], lambda other: other["is_named"] == best["is_named"])
+    how = sf.when(sf.size(rivals) > 1, "time").otherwise(_how())
+    return sf.when(best.isNull(), _half_received(came)).otherwise(_sent(best["away"], came, how))
+
+
+def _nowhere() -> Column:
+    """The sendings that no arrival belongs to."""
+
+    def is_taken(away: Column) -> Column:
+        return sf.exists(
+            "arrived",
+            lambda move: (
+                (move["from_node_key"] == away["node"])
+                & (move["sent_ns"] == away["seen_ns"])
+                & move["peer"].eqNullSafe(away["peer"])
+            ),
+        )
+
+    return sf.transform(sf.filter("away", lambda away: ~is_taken(away)), _half_sent)
+
+
+def _inside() -> Column:
+    """The moves inside nodes: from the last that was made or came, to each that it was given to."""
+
+    def with_source(given: Column) -> Column:
+        def rank(source: Column) -> Column:
+            is_before = source["seen_ns"] <= given["seen_ns"]
+            nearness = sf.when(is_before, source["seen_ns"]).otherwise(-source["seen_ns"])
+            return sf.struct(is_before.alias("is_before"), nearness.alias("nearness"), source.alias("source"))
+
+        here = sf.filter(sf.concat("made", "came"), lambda source: source["node"] == given["node"])
+        best = sf.array_max(sf.transform(here, rank))
+        return sf.struct(given.alias("given"), best["source"].alias("source"))
+
+    pairs = sf.filter(sf.transform("given", with_source), lambda pair: pair["source"].isNotNull())
+    return sf.transform(pairs, lambda pair: _given(pair["source"], pair["given"]))
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+def _by_time(rows: DataFrame) -> DataFrame:
+    """Moves of messages without a trail: an arrival belongs to the last sending before it, of the same day."""
+    order = Window.partitionBy("message_uid", "date").orderBy("seen_ns", "role", "seq", "node")  # away comes before came
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    is_away = sf.col("role") == "away"
+    found = rows.withColumns(
+        {
+            "source": sf.last(sf.when(is_away, sf.struct("node", "seen_ns")), ignorenulls=True).over(before),
+            "next": sf.lead("role").over(order),
+        }
+    )
+    # A sending that is followed by another one has no arrival.
+    found = found.where(~is_away | ~sf.col("next").eqNullSafe("came"))
+    came = ~is_away & sf.col("source").isNotNull()
+    move = _move(
+        sf.when(came & (sf.col("source.node") == sf.col("node")), "local").otherwise("network"),
+        sf.when(came, "time").when(is_away & sf.col("address").isNotNull(), "address"),
+        sf.when(is_away, sf.col("node")).otherwise(sf.col("source.node")),
+        sf.when(is_away, sf.coalesce("to", "address")).otherwise(sf.col("node")),
+        sf.when(is_away, sf.col("seen_ns")).otherwise(sf.col("source.seen_ns")),
+        sf.when(~is_away, sf.col("seen_ns")),
+    )
+    return found.select(*_MESSAGE, *_FACTS, move.alias("move")).select(*_MESSAGE, *_FACTS, "move.*")
+
+
+# --- a move -----------------------------------------------------------------------------------------------------------
+
+
+def _how() -> Column:
+    return sf.when(sf.col("occurrence") > 0, "uid+occurrence").otherwise("uid")
+
+
+def _sent(away: Column, came: Column, how: Column) -> Column:
+    """A move between nodes of which both ends were seen."""
+    ends = (away["node"], came["node"], away["seen_ns"], came["seen_ns"])
+    return _move(sf.lit("network"), how, *ends, came["sender"], away["peer"])
+
+
+def _half_sent(away: Column) -> Column:
+    """A sending of which the arrival was not seen."""
+    to = sf.coalesce(away["to"], away["address"])
+    how = sf.when(to.isNotNull(), "address")
+    return _move(sf.lit("network"), how, away["node"], to, away["seen_ns"], None, away["sender"], away["peer"])
+
+
+def _half_received(came: Column) -> Column:
+    """An arrival of which the sending was not seen."""
+    how = sf.when(came["sender"].isNotNull(), "trail")
+    return _move(sf.lit("network"), how, None, came["node"], None, came["seen_ns"], came["sender"])
+
+
+def _given(source: Column, given: Column) -> Column:
+    """A move inside a node."""
+    kind = sf.when(source["role"] == "made", "local").otherwise("deliver")
+    return _move(kind, _how(), source["node"], given["node"], source["seen_ns"], given["seen_ns"])
+
+
+def _move(
+    kind: Column,
+    how: Column,
+    source: Column | None,
+    target: Column | None,
+    sent_ns: Column | None,
+    received_ns: Column | None,
+    sender: Column | None = None,
+    peer: Column | None = None,
+) -> Column:
+    nobody, never = sf.lit(None).cast("string"), sf.lit(None).cast("bigint")
+    return sf.struct(
+        kind.alias("kind"),
+        how.cast("string").alias("matched_by"),
+        (nobody if source is None else source).alias("from_node_key"),
+        (nobody if target is None else target).alias("to_node_key"),
+        (never if sent_ns is None else sent_ns).alias("sent_ns"),
+        (never if received_ns is None else received_ns).alias("received_ns"),
+        (nobody if sender is None else sender).alias("sender"),
+        (nobody if peer is None else peer).alias("peer"),
+    )

@@ -1,11 +1,15 @@
 """The tap of a node that writes a capture: cheap on the event loop, everything else in a thread of its own.
 
 Theory of operation. The node calls `on_message` on its event loop; that takes the times, the next sequence number of the
-point and a reference to the frames, and puts them at the end of a list. The thread takes from the front of the list, builds
-batches and writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages are
-not recorded, but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
+point and the frames, and puts them at the end of a list. The thread takes from the front of the list, builds batches and
+writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages are not recorded,
+but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
 
-Two threads share the list without a lock. One only appends, the other only cuts off the front, and each of these is one
+There are two such lists. What is usual on the network, four frames that are kept whole, waits flat: numbers in one list,
+frames in another, which cost the garbage collector nothing and become a batch without a look at each. All else waits in
+rows.
+
+Two threads share a list without a lock. One only appends, the other only cuts off the front, and each of these is one
 step of the interpreter. Counters that both look at are written by one of them only.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
@@ -28,7 +32,7 @@ import pyarrow.fs as pa_fs
 
 from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
 from hopline.capture.choice import Choice
-from hopline.capture.record import DIRECTIONS, Records, key_of
+from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, FLAT_NUMBERS, TAP_CODES, FlatRecords, Records, key_of
 from hopline.capture.stream import Compression
 from hopline.capture.writer import CaptureWriter, Limits
 from hopline.errors import WireError
@@ -40,7 +44,7 @@ from hopline.wire.template import Templates
 logger = logging.getLogger(__name__)
 
 POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
-"""Every point of a node."""
+"""Every point of a node. A rendezvous has the other two."""
 
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
@@ -79,7 +83,7 @@ class TapStatistics:
 
 
 class CaptureTap:
-    """Records what a node sees: a Tap (`hopline.node.taps`). One tap serves one node.
+    """Records what a node sees: a Tap (`hopline.node.taps`). One tap serves one node, or one rendezvous.
 
     Args:
         path: the folder of the capture, or a URI that pyarrow opens.
@@ -127,8 +131,8 @@ class CaptureTap:
         mono_ns: Callable[[], int] = time.monotonic_ns,
         filesystem: pa_fs.FileSystem | None = None,
     ) -> None:
-        if unknown := set(points) - POINTS:
-            raise ValueError(f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(POINTS))}")
+        if unknown := set(points) - DIRECTIONS.keys():
+            raise ValueError(f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(DIRECTIONS))}")
         self.points = frozenset(points)
         self.sees_ends = False
         choice = Choice(identities, domains, sample)
@@ -151,6 +155,8 @@ class CaptureTap:
         self._templates = Templates()
         # Written by the event loop only.
         self._rows: list[_Row] = []
+        self._numbers: list[int] = []
+        self._frames: list[bytes] = []  # appended before their numbers
         self._seq = dict.fromkeys(POINTS, 0)
         self._dropped = dict.fromkeys(POINTS, 0)
         self._bytes_in = 0
@@ -202,7 +208,7 @@ class CaptureTap:
             lost[point] += count - self._reported[point]
         return TapStatistics(
             seen=sum(self._seq.values()),
-            waiting=len(self._rows) + self._in_hand,
+            waiting=len(self._rows) + len(self._numbers) // FLAT_NUMBERS + self._in_hand,
             written=writer.written,
             lost={point: count for point, count in sorted(lost.items()) if count},
             size=writer.size,
@@ -218,12 +224,17 @@ class CaptureTap:
         if self._choice is not None and not self._choice.takes(message, frames):
             return
         self._seq[point] = seq = self._seq[point] + 1
-        rows = self._rows
-        count = len(rows)
+        rows, numbers = self._rows, self._numbers
+        count = len(rows) + len(numbers) // FLAT_NUMBERS
         if count >= self._most_records or self._bytes_in >= self._full_at:
             self._dropped[point] += 1
             return
-        if frames is None:
+        if frames is not None and len(frames) == FLAT_FRAMES and self._most_body is None:
+            # All that can be large: looking at each frame would be a quarter of the time spent here.
+            size = len(frames[2]) + len(frames[3]) + _OVERHEAD
+            self._frames += frames
+            numbers += (self._wall_ns(), self._mono_ns(), seq, TAP_CODES[point])
+        elif frames is None:
             body = _body_of(message, payload)
             if body is None:
                 self._dropped[point] += 1
@@ -231,8 +242,7 @@ class CaptureTap:
             size = len(body) + _OVERHEAD
             rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, [body], message))
         else:
-            # All that can be large of the usual four frames; looking at each would be a quarter of the time spent here.
-            size = (len(frames[2]) + len(frames[3]) if len(frames) == 4 else sum(map(len, frames))) + _OVERHEAD
+            size = sum(map(len, frames)) + _OVERHEAD
             rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, frames, None))
         self._bytes_in += size
         if count >= _BATCH_RECORDS and not self._is_woken:
@@ -253,6 +263,8 @@ class CaptureTap:
             is_last = self._is_closing  # before the rows are looked at: what comes later is dropped by the other side
             flushes = self._flushes[:]
             del self._flushes[: len(flushes)]
+            while self._numbers:
+                self._write_flat()
             while self._rows:
                 self._write_some()
             self._report_dropped()
@@ -265,6 +277,24 @@ class CaptureTap:
                 done.set()
         self._writer.close()
 
+    def _write_flat(self) -> None:
+        """Take a batch of flat records from the front and write it."""
+        count = min(len(self._numbers) // FLAT_NUMBERS, _BATCH_RECORDS)
+        frames = self._frames[: count * FLAT_FRAMES]
+        # As they were counted when they came.
+        sizes = [len(body) + len(meta) + _OVERHEAD for body, meta in zip(frames[2::4], frames[3::4], strict=True)]
+        size = sum(sizes)
+        if size > _BATCH_BYTES:
+            count = min(count, bisect_left(list(accumulate(sizes)), _BATCH_BYTES) + 1)
+            size = sum(sizes[:count])
+            del frames[count * FLAT_FRAMES :]
+        records = FlatRecords(self._numbers[: count * FLAT_NUMBERS], frames, self._node)
+        self._in_hand = count
+        del self._numbers[: count * FLAT_NUMBERS]
+        del self._frames[: count * FLAT_FRAMES]
+        self._report_dropped()
+        self._write(lambda: records, records.counts, size)
+
     def _write_some(self) -> None:
         """Take a batch of rows from the front and write it."""
         rows = self._rows[:_BATCH_RECORDS]
@@ -276,12 +306,15 @@ class CaptureTap:
         self._in_hand = len(rows)
         del self._rows[: len(rows)]
         self._report_dropped()
+        self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows), size)
+
+    def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]], size: int) -> None:
         try:
-            self._writer.write(self._records_of(rows))
+            self._writer.write(make())
         except Exception:
             # A mistake of ours. The node must not know, and the next batch may be better.
             logger.exception("a batch of the capture could not be made")
-            self._writer.lose(Counter(row[0] for row in rows))
+            self._writer.lose(counts())
         self._in_hand = 0
         self._bytes_out += size
         self._full_at = self._bytes_out + self._most_bytes

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from hopline.capture.folder import open_folder, reason_of
-from hopline.capture.record import Records, key_of
+from hopline.capture.record import FlatRecords, Records, key_of
 from hopline.capture.segment import VERSION, Head, Seal, Segment, SegmentWriter, list_segments
 from hopline.capture.stream import Compression
 from hopline.errors import CaptureError
@@ -131,11 +131,11 @@ class CaptureWriter:
             reason = f"cannot write to {self._folder}: {reason_of(error)}"
             raise CaptureError("CAPTURE_CANNOT_WRITE", reason) from None
 
-    def write(self, records: Records) -> bool:
+    def write(self, records: Records | FlatRecords) -> bool:
         """Write records as one batch; false if they are lost, and counted as such. Raises nothing that a disk can do."""
         if not len(records):
             return True
-        taps = Counter(records.tap)
+        taps = records.counts()
         if self._segment is None and not self._try_again():
             self.lose(taps)
             return False

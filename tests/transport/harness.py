@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hopline.transport import Limits, Link, MemoryNetwork, MemoryTransport, Transport, ZmqTransport
+from hopline.transport import Channels, Limits, Link, MemoryNetwork, MemoryTransport, Transport, ZmqChannels, ZmqTransport
 
 KINDS = ["memory", "tcp", "ipc", "tcp-uvloop", "tcp-bundles"]
 SECONDS = 10
@@ -147,7 +147,7 @@ class World:
         self.errors: list[dict[str, Any]] = []
         self._path = path
         self._numbers = itertools.count()
-        self._transports: list[Transport] = []
+        self._transports: list[Transport | Channels] = []
 
     def address(self) -> str:
         """An address that is free."""
@@ -164,6 +164,12 @@ class World:
         transport = ZmqTransport(bind, **options) if self.is_real else MemoryTransport(self.network, bind, **options)
         self._transports.append(transport)
         return transport
+
+    def channels(self, name: str = "", **options: object) -> Channels:
+        """Channels; only those in memory have a name."""
+        channels = ZmqChannels(**options) if self.is_real else self.network.channels(name, **options)
+        self._transports.append(channels)
+        return channels
 
     async def node(self, bind: str | None = None, *, listener: Recorder | None = None, **options: object) -> Recorder:
         """A started transport and its listener."""

@@ -3,13 +3,26 @@
 from typing import TYPE_CHECKING
 
 from hopline.transport.base import Limits, Link, Listener, Transport
+from hopline.transport.channels import Channels
 from hopline.transport.memory import MemoryNetwork, MemoryTransport
 
 if TYPE_CHECKING:
     from hopline.transport.curve import Curve
     from hopline.transport.zmq import ZmqTransport
+    from hopline.transport.zmq_channels import ZmqChannels
 
-__all__ = ["Curve", "Limits", "Link", "Listener", "MemoryNetwork", "MemoryTransport", "Transport", "ZmqTransport"]
+__all__ = [
+    "Channels",
+    "Curve",
+    "Limits",
+    "Link",
+    "Listener",
+    "MemoryNetwork",
+    "MemoryTransport",
+    "Transport",
+    "ZmqChannels",
+    "ZmqTransport",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -18,6 +31,10 @@ def __getattr__(name: str) -> object:
         from hopline.transport.zmq import ZmqTransport  # noqa: PLC0415
 
         return ZmqTransport
+    if name == "ZmqChannels":
+        from hopline.transport.zmq_channels import ZmqChannels  # noqa: PLC0415
+
+        return ZmqChannels
     if name == "Curve":
         from hopline.transport.curve import Curve  # noqa: PLC0415
 

@@ -10,6 +10,7 @@ from typing import Final
 from hopline.errors import TransportError
 
 _TCP: Final = re.compile(r"tcp://(?P<host>\[[^\[\]]+\]|[\w.*-]+):(?P<port>\d{1,5}|\*)", re.ASCII)
+_RANGE: Final = re.compile(r"(?P<host>[a-z]+://\S+):(?P<first>\d{1,5})-(?P<last>\d{1,5})", re.ASCII)
 _IPC: Final = re.compile(r"ipc://([^\0*]+)")
 _LONGEST_PATH: Final = 107
 """Bytes that fit `sun_path` of a Unix socket on Linux."""
@@ -17,8 +18,22 @@ _LONGEST_PATH: Final = 107
 
 def check_to_bind(address: str) -> None:
     """Raise TransportError unless this is an address that a socket can be bound to."""
-    if not _is_address(address, lowest_port=0):
+    if not all(_is_address(place, lowest_port=0) for place in places(address)):
         raise _bad(f"bind {address!r}")
+
+
+def places(address: str) -> list[str]:
+    """The addresses that a range of ports stands for, first to last; of any other address only itself.
+
+    >>> places("tcp://*:5101-5103")
+    ['tcp://*:5101', 'tcp://*:5102', 'tcp://*:5103']
+    >>> places("ipc:///run/hopline")
+    ['ipc:///run/hopline']
+    """
+    match = _RANGE.fullmatch(address)
+    if match is None or not 1 <= int(match["first"]) <= int(match["last"]) <= 65_535:
+        return [address]
+    return [f"{match['host']}:{port}" for port in range(int(match["first"]), int(match["last"]) + 1)]
 
 
 def check_to_connect(address: str) -> None:

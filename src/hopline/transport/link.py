@@ -10,19 +10,14 @@ time. Those that follow gather in the backlog, and at the end of the turn they l
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import zmq
 
 from hopline.transport.backlog import Backlog
 from hopline.transport.base import NOT_ASKED_FOR, Limits, Listener
 from hopline.transport.bundle import MOST_BYTES, MOST_MESSAGES, pack
-from hopline.transport.sockets import NOW, NOW_MORE, Inlet, Socket, bare_send, news
-
-LINGER_MS: Final = 1000
-"""For what a link had handed over when it is closed. A peer that reads needs a few milliseconds."""
-
-_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+from hopline.transport.context import LINGER_MS, Context
+from hopline.transport.sockets import NOW, Inlet, Socket, bare_send, hand_over, news
 
 
 class ZmqLink:
@@ -34,7 +29,7 @@ class ZmqLink:
         socket: Socket,
         listener: Listener,
         limits: Limits,
-        watch: Callable[[Socket, int, Callable[[int], None]], object],
+        context: Context,
         changed: Callable[["ZmqLink"], None],
     ) -> None:
         self.address = address
@@ -50,7 +45,7 @@ class ZmqLink:
         self._is_connected = False
         self._is_ready = False  # connected and nothing waits: a message may go straight into the socket
         self._is_closed = False
-        watch(socket, _EVENTS, self._hear)
+        context.attend(socket, address, self._hear)
         self._inlet = Inlet(self._loop, socket, self._look, limit=1)
         self._inlet.open()
 
@@ -106,15 +101,7 @@ class ZmqLink:
     def _push(self, frames: list[bytes]) -> None:
         """Hand a message to libzmq; zmq.Again if it takes no more."""
         _, *heads, last = frames
-        send = self._send
-        try:
-            for frame in heads:
-                send(frame, NOW_MORE)
-            send(last, NOW)
-        except TypeError:
-            # A frame that is no bytes. End the message here, or the next one becomes a part of it.
-            send(b"", NOW)
-            raise
+        hand_over(self._send, heads, last)
 
     def _look(self) -> bool:
         """See what is new with the socket: True if there may be more to do at once."""
@@ -157,17 +144,17 @@ class ZmqLink:
         if self._backlog.has_room_again():
             self._listener.on_room(self)
 
-    def _hear(self, event: int) -> None:
+    def _hear(self, is_connected: bool) -> None:  # noqa: FBT001 - its only argument
         if self._is_closed:
             return
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+        if is_connected:
             self._is_connected = True
             try:
                 self._listener.on_connected(self)
             finally:
                 self._is_ready = self._is_connected and not self._backlog  # the listener may have closed us
                 self._inlet.again()
-        elif self._is_connected:
+        else:
             self._is_connected = self._is_ready = self.takes_bundles = False
             try:
                 self._listener.on_lost(self, self._backlog.clear())

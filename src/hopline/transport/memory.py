@@ -4,8 +4,10 @@ Everything happens on the running event loop, in the order in which it was asked
 So a test that failed once fails again.
 
     MemoryNetwork     who is where, who can reach whom, and the faults
-    MemoryLink        a backlog, and up to `capacity` messages under way: on the road, or in the inbox of the peer
+    MemoryLink        a backlog, and up to `capacity` messages under way: memory_link.py
     MemoryTransport   one a node; reads its inbox, `Limits.drain` messages a turn of the loop
+    Road, Inbox       how messages travel: road.py
+    MemoryChannels    the one-way sockets of a cluster, on the same network: memory_channels.py
 
 What is on the road when a connection ends is dropped; what is in an inbox has arrived.
 """
@@ -14,29 +16,46 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hopline.errors import TransportError
-from hopline.transport.address import taken
-from hopline.transport.backlog import Backlog
-from hopline.transport.base import DEFAULT_LIMITS, FRAME_TOO_BIG, TOO_MANY_FRAMES, Limits, Listener
+from hopline.transport.address import places, taken
+from hopline.transport.base import DEFAULT_LIMITS, Limits, Listener
 from hopline.transport.faults import Faults
+from hopline.transport.memory_link import MemoryLink
+from hopline.transport.road import Clock, Inbox
+
+if TYPE_CHECKING:
+    from hopline.transport.channels import OnRefused
+    from hopline.transport.memory_channels import MemoryChannels
 
 _ADDRESS: Final = re.compile(r"[a-z]+://[^\s*]+")
 _FIRST_PORT: Final = 49_152
 
 
-class Clock(Protocol):
-    """Where delays take their time from, such as `hopline.testing.ManualClock`."""
+class Resident(Protocol):
+    """Who lives on a network, and can be killed: a transport, or the channels of a node."""
 
-    def now_ns(self) -> int:
-        """Nanoseconds now."""
+    name: str
+    is_alive: bool
 
-    def call_at(self, when_ns: int, callback: Callable[[], None]) -> object:
-        """Call back at that time."""
+    @property
+    def places(self) -> Mapping[str, object]:
+        """What it has bound, by address."""
+
+    def die(self) -> None:
+        """Be gone, as a process that is killed."""
+
+    def revive(self) -> None:
+        """Be there again, with nothing in its queues."""
+
+
+class Follower(Protocol):
+    """Who wants to be connected to somebody."""
+
+    def refresh_soon(self) -> None:
+        """See, in the next turn of the loop, whether that one has come or gone."""
 
 
 class _LoopClock:
@@ -66,9 +85,9 @@ class MemoryNetwork(Faults):
         self.dropped = 0
         self._numbers = itertools.count(1)
         self._ports = itertools.count(_FIRST_PORT)
-        self._bound: dict[str, MemoryTransport] = {}
-        self._killed: dict[str, MemoryTransport] = {}
-        self._links: dict[MemoryLink, None] = {}  # a set would not keep the order
+        self._bound: dict[str, object] = {}
+        self._residents: dict[Resident, None] = {}  # a set would not keep the order
+        self._followers: dict[Follower, None] = {}
         self._cuts: dict[frozenset[str], bool] = {}
 
     def partition(self, a: str, b: str, *, is_noticed: bool = True) -> None:
@@ -83,20 +102,43 @@ class MemoryNetwork(Faults):
         self._refresh()
 
     def kill(self, address: str) -> None:
-        """Let a transport be gone without a goodbye: it hears and sends nothing more, and its peers lose it."""
-        transport = self._killed[address] = self._bound.pop(address)
-        transport.die()
+        """Let a transport be gone without a goodbye: it hears and sends nothing more, and its peers lose it.
+
+        The channels of the same name are gone with it; channels alone are found by their name or by any of their addresses.
+        """
+        name = self._name_of(address, is_alive=True)
+        for resident in self._those(name, is_alive=True):
+            self._clear(resident)
+            resident.die()
         self._refresh()
 
     def restart(self, address: str) -> None:
         """Let a transport come back where it was, with empty queues; if it is not dead, kill it before."""
-        if address not in self._killed:
+        try:
+            name = self._name_of(address, is_alive=False)
+        except KeyError:
+            name = self._name_of(address, is_alive=True)
             self.kill(address)
-        if address in self._bound:
-            raise taken(address)
-        transport = self._bound[address] = self._killed.pop(address)
-        transport.revive()
+        dead = self._those(name, is_alive=False)
+        for resident in dead:
+            for place in resident.places:
+                if place in self._bound:
+                    raise taken(place)
+        for resident in dead:
+            self._bound.update(resident.places)
+            resident.revive()
         self._refresh()
+
+    def channels(
+        self, name: str = "", *, limits: Limits = DEFAULT_LIMITS, on_refused: "OnRefused | None" = None
+    ) -> "MemoryChannels":
+        """The one-way sockets of a node: see `hopline.transport.channels`.
+
+        `name` is what faults call whatever connects or is killed, best the address of the node's transport.
+        """
+        from hopline.transport.memory_channels import MemoryChannels  # noqa: PLC0415 - it needs this file
+
+        return MemoryChannels(self, name, limits=limits, on_refused=on_refused)
 
     # What transports and links ask.
 
@@ -104,35 +146,45 @@ class MemoryNetwork(Faults):
         """A number that nobody else was given."""
         return next(self._numbers)
 
-    def bind(self, transport: "MemoryTransport", address: str) -> str:
-        """Make a transport reachable; returns its address, with a port if that was 0."""
-        _check(address)
-        if address.endswith(":0"):
-            address = f"{address[:-1]}{next(self._ports)}"
-        if address in self._bound:
-            raise taken(address)
-        self._bound[address] = transport
-        self._refresh()
-        return address
+    def join(self, resident: Resident) -> None:
+        """Let somebody live here, and be killed."""
+        self._residents[resident] = None
 
-    def unbind(self, transport: "MemoryTransport") -> None:
-        """Make a transport unreachable, for good."""
-        self._killed = {address: dead for address, dead in self._killed.items() if dead is not transport}
-        if self._bound.get(transport.address) is transport:
-            del self._bound[transport.address]
+    def leave(self, resident: Resident) -> None:
+        """Make somebody unreachable, for good."""
+        if self._residents.pop(resident, self) is None:
+            self._clear(resident)
             self._refresh()
 
-    def add(self, link: "MemoryLink") -> None:
-        """Look after a link: connect it whenever that is possible."""
-        self._links[link] = None
-        link.refresh_soon()
+    def bind(self, address: str, end: object) -> str:
+        """Make something reachable; returns its address, with a port if that was 0 or a range."""
+        check(address)
+        if address.endswith(":0"):
+            address = f"{address[:-1]}{next(self._ports)}"
+        for place in places(address):
+            if place not in self._bound:
+                self._bound[place] = end
+                self._refresh()
+                return place
+        raise taken(address)
 
-    def remove(self, link: "MemoryLink") -> None:
+    def unbind(self, address: str, end: object) -> None:
+        """Make something unreachable."""
+        if self._bound.get(address) is end:
+            del self._bound[address]
+            self._refresh()
+
+    def follow(self, follower: Follower) -> None:
+        """Look after a link: let it know whenever somebody comes or goes."""
+        self._followers[follower] = None
+        follower.refresh_soon()
+
+    def unfollow(self, follower: Follower) -> None:
         """Look after a link no more."""
-        self._links.pop(link, None)
+        self._followers.pop(follower, None)
 
-    def find(self, source: str, target: str) -> "MemoryTransport | None":
-        """Who is at an address, if it can be reached."""
+    def find(self, source: str, target: str) -> object:
+        """What is bound at an address, if it can be reached."""
         return None if self._cuts.get(frozenset((source, target))) else self._bound.get(target)
 
     def drops(self, source: str, target: str, frames: list[bytes]) -> bool:
@@ -140,136 +192,23 @@ class MemoryNetwork(Faults):
         return frozenset((source, target)) in self._cuts or super().drops(source, target, frames)
 
     def _refresh(self) -> None:
-        for link in self._links:
-            link.refresh_soon()
+        for follower in self._followers:
+            follower.refresh_soon()
 
+    def _clear(self, resident: Resident) -> None:
+        for place, end in resident.places.items():
+            if self._bound.get(place) is end:
+                del self._bound[place]
 
-class MemoryLink:
-    """A connection to one peer: see `hopline.transport.base.Link`."""
+    def _those(self, name: str, *, is_alive: bool) -> list[Resident]:
+        return [resident for resident in self._residents if resident.name == name and resident.is_alive == is_alive]
 
-    takes_bundles = False
-
-    def __init__(self, network: MemoryNetwork, transport: "MemoryTransport", address: str, listener: Listener) -> None:
-        self.address = address
-        self._network = network
-        self._transport = transport
-        self._listener = listener
-        self._limits = transport.limits
-        self._backlog = Backlog(transport.limits)
-        self._route = b"\0" + network.number().to_bytes(4, "big")  # as a ROUTER names a peer that gave no name
-        self._peer: tuple[MemoryTransport, int] | None = None  # and which of its lives
-        self._connection = 0
-        self._road: deque[list[bytes]] = deque()
-        self._due_ns = 0
-        self._under_way = 0
-        self._is_closed = False
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the peer can be reached right now."""
-        return self._peer is not None
-
-    @property
-    def pending(self) -> int:
-        """Messages that the network has not taken yet."""
-        return len(self._backlog)
-
-    def send(self, frames: list[bytes]) -> bool:
-        """Take a message for the peer; False if the link is full or closed. Frame 0 does not travel."""
-        if self._is_closed or not self._transport.is_alive:
-            return False
-        if self._peer is not None and not self._backlog and self._under_way < self._network.capacity:
-            self._carry(frames)
-            return True
-        return self._backlog.put(frames)
-
-    def close(self) -> list[list[bytes]]:
-        """Close the connection; returns what waited. What is on the road still arrives."""
-        self._is_closed = True
-        self._peer = None
-        self._network.remove(self)
-        self._transport.forget(self)
-        return self._backlog.clear()
-
-    def refresh_soon(self) -> None:
-        """See, in the next turn of the loop, whether the peer has come or gone."""
-        asyncio.get_running_loop().call_soon(self._refresh)
-
-    def taken(self, connection: int) -> None:
-        """The peer has read a message."""
-        if connection == self._connection:
-            self._under_way -= 1
-            if self._backlog:
-                self._flush()
-
-    def die(self) -> None:
-        """Forget everything, as a process does that is killed."""
-        self._backlog.clear()
-        self._break()
-
-    def _refresh(self) -> None:
-        if self._is_closed or not self._transport.is_alive:
-            return
-        found = self._network.find(self._transport.name, self.address)
-        peer = (found, found.life) if found is not None else None
-        if self._peer is not None and self._peer != peer:
-            self._break()
-            self.refresh_soon()  # it may be there again already
-            try:
-                self._listener.on_lost(self, self._backlog.clear())
-            finally:
-                self._tell_room()
-        elif self._peer is None and peer is not None:
-            self._peer = peer
-            try:
-                self._listener.on_connected(self)
-            finally:
-                self._flush()
-
-    def _break(self) -> None:
-        self._network.dropped += len(self._road)
-        self._road.clear()
-        self._peer = None
-        self._connection += 1
-        self._under_way = 0
-
-    def _flush(self) -> None:
-        while self._peer is not None and self._backlog and self._under_way < self._network.capacity:
-            self._carry(self._backlog.take()[0])
-        self._tell_room()
-
-    def _tell_room(self) -> None:
-        if not self._backlog:
-            self._transport.flushed.set()
-        if self._backlog.has_room_again():
-            self._listener.on_room(self)
-
-    def _carry(self, frames: list[bytes]) -> None:
-        _, *heads, last = frames
-        network = self._network
-        if network.drops(self._transport.name, self.address, frames):
-            network.dropped += 1
-            return
-        self._under_way += 1
-        message = [self._route, *heads, last]
-        delay_ns = network.delay_ns()
-        if not delay_ns and not self._road:
-            self._arrive(self._connection, message)
-            return
-        self._road.append(message)
-        self._due_ns = max(self._due_ns, network.clock.now_ns() + delay_ns)
-        network.clock.call_at(self._due_ns, partial(self._leave_road, self._connection))
-
-    def _leave_road(self, connection: int) -> None:
-        if connection == self._connection:
-            self._arrive(connection, self._road.popleft())
-
-    def _arrive(self, connection: int, message: list[bytes]) -> None:
-        peer = self._network.find(self._transport.name, self.address)
-        if peer is None or (self._peer is not None and self._peer != (peer, peer.life)):
-            self._network.dropped += 1  # it has just gone, and we have not seen that yet
-        else:
-            peer.deliver(message, partial(self.taken, connection))
+    def _name_of(self, address: str, *, is_alive: bool) -> str:
+        """The name of who is, or was, at an address; KeyError if that is nobody."""
+        for resident in self._residents:
+            if resident.is_alive == is_alive and (address == resident.name or address in resident.places):
+                return resident.name
+        raise KeyError(address)
 
 
 class MemoryTransport:
@@ -277,18 +216,18 @@ class MemoryTransport:
 
     Args:
         network: what connects this one to others.
-        bind: where others reach us, such as `tcp://node-1:5000` or `memory://a`; port 0 takes a free one. Empty: nowhere.
+        bind: where others reach us, such as `tcp://node-1:5000` or `memory://a`; port 0 takes a free one, a range of ports
+            its first free one. Empty: nowhere.
         limits: what is held and taken at most.
 
     Attributes:
         name: what faults call this transport; its address, or a name of its own if it has none.
-        life: how many times it was killed.
+        is_alive: whether it runs, and was not killed.
     """
 
     def __init__(self, network: MemoryNetwork, bind: str = "", *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.name = ""
-        self.life = 0
         self.is_alive = False
         self.flushed = asyncio.Event()
         self._network = network
@@ -296,24 +235,31 @@ class MemoryTransport:
         self._address = ""
         self._listener: Listener
         self._links: dict[str, MemoryLink] = {}
-        self._inbox: deque[tuple[list[bytes], Callable[[], None]]] = deque()
-        self._turn: asyncio.Handle | None = None
-        self._is_started = self._is_closed = self._is_paused = False
+        self._inbox: Inbox | None = None
+        self._is_started = self._is_closed = False
 
     @property
     def address(self) -> str:
         """Where we are bound; empty before `start` or if nothing is."""
         return self._address
 
+    @property
+    def places(self) -> dict[str, Inbox]:
+        """What we have bound: our inbox, if anything."""
+        return {self._address: self._inbox} if self._address and self._inbox is not None else {}
+
     async def start(self, listener: Listener) -> None:
         """Bind and begin to read."""
         if self._is_started or self._is_closed:
             raise TransportError("TRANSPORT_CLOSED", "A transport starts once: make a new one")
+        inbox = Inbox(self._network, self.limits, listener.on_message, listener.on_refused)
         if self._bind_address:
-            self._address = self._network.bind(self, self._bind_address)
+            self._address = self._network.bind(self._bind_address, inbox)
+        self._inbox = inbox
         self.name = self._address or f"memory://nowhere-{self._network.number()}"
         self._listener = listener
         self._is_started = self.is_alive = True
+        self._network.join(self)
 
     def connect(self, address: str) -> MemoryLink:
         """Begin to connect; the link that is there already, if there is one."""
@@ -321,9 +267,9 @@ class MemoryTransport:
             raise TransportError("TRANSPORT_CLOSED", f"Cannot connect to {address}: the transport is not running")
         link = self._links.get(address)
         if link is None:
-            _check(address)
+            check(address)
             link = self._links[address] = MemoryLink(self._network, self, address, self._listener)
-            self._network.add(link)
+            self._network.follow(link)
         return link
 
     def takes_bundles(self, source: bytes) -> bool:  # noqa: ARG002 - a Transport
@@ -332,15 +278,13 @@ class MemoryTransport:
 
     def pause(self) -> None:
         """Stop reading; messages stay in the inbox and the links to us fill up."""
-        self._is_paused = True
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
+        if self._inbox is not None:
+            self._inbox.pause()
 
     def resume(self) -> None:
         """Read again."""
-        self._is_paused = False
-        self._read_soon()
+        if self._inbox is not None:
+            self._inbox.resume()
 
     async def close(self, linger: float = 0.0) -> None:
         """Close everything; for up to `linger` seconds connected peers are given what waits for them.
@@ -349,7 +293,7 @@ class MemoryTransport:
         """
         if not self.is_alive:
             self._is_closed = True
-            self._network.unbind(self)
+            self._network.leave(self)
             return
         self._is_closed = True
         self.pause()
@@ -361,19 +305,13 @@ class MemoryTransport:
                         await self.flushed.wait()
         finally:
             self.is_alive = False
-            self._network.unbind(self)
-            self._network.dropped += len(self._inbox)
-            self._inbox.clear()
+            self._network.leave(self)
+            self._lose()
             for link in list(self._links.values()):
                 if unsent := link.close():
                     self._listener.on_lost(link, unsent)
 
     # What the network and links ask.
-
-    def deliver(self, message: list[bytes], taken: Callable[[], None]) -> None:
-        """Take a message into the inbox; `taken` is called when it is read."""
-        self._inbox.append((message, taken))
-        self._read_soon()
 
     def forget(self, link: MemoryLink) -> None:
         """A link was closed."""
@@ -383,44 +321,21 @@ class MemoryTransport:
     def die(self) -> None:
         """Be gone, as a process that is killed."""
         self.is_alive = False
-        self.life += 1
-        self._network.dropped += len(self._inbox)
-        self._inbox.clear()
+        self._lose()
         for link in self._links.values():
             link.die()
 
     def revive(self) -> None:
         """Be there again."""
         self.is_alive = True
-        self._is_paused = False
+        self.resume()
 
-    def _read_soon(self) -> None:
-        if self._inbox and self._turn is None and not self._is_paused:
-            self._turn = asyncio.get_running_loop().call_soon(self._read)
-
-    def _read(self) -> None:
-        self._turn = None
-        try:
-            for _ in range(self.limits.drain):
-                if self._is_paused or not self._inbox:
-                    break
-                self._take()
-        finally:
-            self._read_soon()
-
-    def _take(self) -> None:
-        self._inbox.rotate(-(index := self._network.pick(len(self._inbox))))
-        message, taken = self._inbox.popleft()
-        self._inbox.rotate(index)
-        taken()
-        if len(message) > self.limits.message_frames:
-            self._listener.on_refused(TOO_MANY_FRAMES, sum(map(len, message)))
-        elif max(map(len, message)) > self.limits.message_bytes:
-            self._listener.on_refused(FRAME_TOO_BIG, sum(map(len, message)))
-        else:
-            self._listener.on_message(message)
+    def _lose(self) -> None:
+        if self._inbox is not None:
+            self._network.dropped += self._inbox.lose()
 
 
-def _check(address: str) -> None:
+def check(address: str) -> None:
+    """Raise TransportError unless this is an address."""
     if not _ADDRESS.fullmatch(address):
         raise TransportError("TRANSPORT_BAD_ADDRESS", f"{address!r} is no address: write tcp://HOST:PORT or memory://NAME")

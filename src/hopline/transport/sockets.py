@@ -6,7 +6,8 @@ ever. Two rules keep us clear of that:
 
 - a socket is read until it says that nothing is left (libzmq has looked at its news once more before it says so), or the
   next turn is on its way already;
-- no socket both sends and is read, so no send can take away the news of a message.
+- a socket of the hot path is either read or sends, so no send can take away the news of a message; one that does both is
+  looked at again after each send.
 """
 
 import asyncio
@@ -38,6 +39,18 @@ def bare_receive(socket: Socket) -> Callable[..., Any]:
     """The C function below `socket.recv`."""
     receive: Callable[..., Any] = super(zmq.Socket, socket).recv
     return receive
+
+
+def hand_over(send: Callable[[bytes, int], object], heads: list[bytes], last: bytes) -> None:
+    """Give libzmq a message, with the function that `bare_send` gave; zmq.Again if it takes no more."""
+    try:
+        for frame in heads:
+            send(frame, NOW_MORE)
+        send(last, NOW)
+    except TypeError:
+        # A frame that is no bytes. End the message here, or the next one becomes a part of it.
+        send(b"", NOW)
+        raise
 
 
 def news(socket: Socket) -> int:

@@ -1,0 +1,167 @@
+"""What was found, in plain words: a few sentences for somebody who reads nothing else.
+
+Each sentence has a grade and leads to the section that shows it. They say what is, and not whose fault it is.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from hopline.report.read.answers import REQUESTS, UNANSWERED
+from hopline.report.read.facts import Facts
+from hopline.report.show.words import count, duration, share, short
+
+Grade = Literal["good", "note", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One sentence: how grave it is, and the section that shows it."""
+
+    grade: Grade
+    section: str
+    text: str
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """What was found, what is grave first."""
+    found = [
+        *_answers(facts),
+        *_losses(facts),
+        *_expiries(facts),
+        *_signatures(facts),
+        *_rejects(facts),
+        *_clocks(facts),
+        *_speed(facts),
+    ]
+    order = {"bad": 0, "note": 1, "good": 2}
+    return sorted(found, key=lambda finding: order[finding.grade]) or [Finding("note", "traffic", _nothing(facts))]
+
+
+def _nothing(facts: Facts) -> str:
+    if "messages" in facts.empty:
+        reason = facts.empty["messages"]
+        return f"There is nothing to tell: {reason}{'' if reason.endswith('?') else '.'}"
+    return "There is nothing to tell but the traffic itself: no other table was made, or has rows."
+
+
+def _answers(facts: Facts) -> list[Finding]:
+    answers = facts.answers
+    requests = answers.count(*REQUESTS)
+    if not requests:
+        return []
+    found = []
+    failed, waiting, late = answers.count("exception"), answers.count(*UNANSWERED), answers.count("late")
+    if failed:
+        (name, kind, _), numbers = answers.failures.ordered()[0]
+        most = f"; most often {short(name, 40)}, with {short(kind, 60)}" if name and kind and numbers[0] else ""
+        found.append(
+            Finding(
+                "bad",
+                "answers",
+                f"{count(failed, 'request')} of {count(requests)} failed ({share(failed, requests)}){most}.",
+            )
+        )
+    if waiting:
+        found.append(
+            Finding(
+                "bad",
+                "answers",
+                f"{count(waiting, 'request')} of {count(requests)} got no answer ({share(waiting, requests)}).",
+            )
+        )
+    if late:
+        found.append(Finding("note", "answers", f"{count(late, 'answer')} came after the time to live of the request."))
+    if not failed and not waiting:
+        all_ = "The only request was" if requests == 1 else f"All {count(requests)} requests were"
+        found.append(Finding("good", "answers", f"{all_} answered without a failure."))
+    return found
+
+
+def _losses(facts: Facts) -> list[Finding]:
+    if "hops" in facts.empty:
+        return []
+    lost = facts.moves.lost.total()[0]
+    if not lost:
+        both, *_ = facts.moves.ends.total()
+        text = "No message was lost between nodes whose captures cover both ends."
+        return [Finding("good", "losses", text)] if both else []
+    return [
+        Finding(
+            "bad", "losses", f"{count(lost, 'message')} got lost between nodes: sent, and never seen where they should be."
+        )
+    ]
+
+
+def _expiries(facts: Facts) -> list[Finding]:
+    sent, _, late, expired = facts.expiries.types.total()
+    if late or expired:
+        text = (
+            f"Of {count(sent, 'message')} with a time to live {late:,} came too late and {expired:,} never arrived in time."
+        )
+        return [Finding("bad", "expiries", text)]
+    return (
+        [Finding("good", "expiries", f"No message of {count(sent)} with a time to live was seen to expire.")] if sent else []
+    )
+
+
+def _signatures(facts: Facts) -> list[Finding]:
+    signatures = facts.signatures
+    checked = signatures.count("valid", "invalid", "replayed")
+    found = []
+    if forged := signatures.count("invalid"):
+        text = (
+            f"{count(forged, 'sighting')} with a signature that is not of its domain's key: forged, or changed on the way."
+        )
+        found.append(Finding("bad", "signatures", text))
+    if again := signatures.count("replayed"):
+        found.append(
+            Finding(
+                "bad", "signatures", f"{count(again, 'sighting')} of valid messages that were seen there before: replayed."
+            )
+        )
+    if strange := signatures.count("unknown-domain"):
+        found.append(
+            Finding("note", "signatures", f"{count(strange, 'sighting')} name a security domain nobody gave a key for.")
+        )
+    if unsigned := signatures.count("unsigned"):
+        whole = signatures.statuses.total()[0]
+        found.append(
+            Finding("note", "signatures", f"{share(unsigned, whole)} of what was sent over the network is not signed.")
+        )
+    if unchecked := signatures.count("unchecked"):
+        found.append(Finding("note", "signatures", f"{count(unchecked, 'signature')} could not be checked."))
+    if checked and not forged and not again:
+        found.append(Finding("good", "signatures", f"All {count(checked, 'signature')} that could be checked are valid."))
+    return found
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _rejects(facts: Facts) -> list[Finding]:
+    rejected = facts.rejects.count
+    if not rejected:
+        return []
+    whole = rejected + facts.seen.sightings
+    return [Finding("note", "rejects", f"{count(rejected, 'record')} of {count(whole)} {_is(rejected)} unreadable.")]
+
+
+def _clocks(facts: Facts) -> list[Finding]:
+    worst = facts.moves.worst_skew_ms
+    if not worst:
+        return []
+    return [
+        Finding(
+            "note", "clocks", f"Clocks of nodes differ by up to {duration(worst)}; times between nodes are corrected for it."
+        )
+    ]
+
+
+def _speed(facts: Facts) -> list[Finding]:
+    wait = facts.answers.wait
+    if not wait.count:
+        return []
+    half, most, last = duration(wait.at(0.5)), duration(wait.at(0.95)), duration(wait.greatest)
+    text = f"Half of all answers came within {half}, 95 % within {most}, the slowest after {last}."
+    return [Finding("note", "latency", text)]

@@ -1,0 +1,84 @@
+"""Small sums: time to live, signatures, and what is no message. From `expiries`, `signatures` and `rejects`."""
+
+from typing import ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hopline.report.read.counting import Key, Tally, groups
+
+STATUSES: Final = ("valid", "unsigned", "invalid", "unknown-domain", "replayed", "unchecked")
+
+
+class Expiries:
+    """Sums by message type and TTL: sent, in time, late, expired in flight; and the greatest share of it that was used."""
+
+    table: ClassVar = "expiries"
+    columns: ClassVar = ("identity_key", "ttl_ms", "sent", "in_time", "late", "expired_in_flight", "budget_used_p95")
+
+    def __init__(self) -> None:
+        self.types = Tally(4)
+        self.used: dict[Key, float] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count some more rows."""
+        for key, (_, *sums) in groups(batch, ["identity_key", "ttl_ms"], ("sent", "in_time", "late", "expired_in_flight")):
+            self.types.add(key, sums)
+        most = pa.Table.from_batches([batch]).group_by(["identity_key", "ttl_ms"]).aggregate([("budget_used_p95", "max")])
+        for row in most.to_pylist():
+            key, used = (row["identity_key"], row["ttl_ms"]), row["budget_used_p95_max"]
+            if used is not None and (key in self.used or len(self.used) < 2 * len(self.types)):
+                self.used[key] = max(used, self.used.get(key, used))
+
+
+class Signatures:
+    """Sums by verdict, and by domain, node and verdict."""
+
+    table: ClassVar = "signatures"
+    columns: ClassVar = ("domain", "node_key", "status", "messages", "covered", "uncovered", "exemplars")
+
+    def __init__(self) -> None:
+        self.statuses = Tally()
+        self.domains = Tally()
+        self.bad = Tally()
+        self.covered: dict[str, tuple[list[str], list[str]]] = {}
+
+    def count(self, *statuses: str) -> int:
+        """How many sightings got one of these verdicts."""
+        return sum(counts[0] for key, counts in self.statuses.ordered() if key[0] in statuses)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count some more rows: they are few, an hour each."""
+        for row in batch.to_pylist():
+            status, domain, counts = row["status"], row["domain"], [row["messages"] or 0]
+            self.statuses.add((status,), counts)
+            self.domains.add((domain, status), counts)
+            if status not in ("valid", "unsigned", "unchecked"):
+                self.bad.add((status, domain, row["node_key"]), counts, note=next(iter(row["exemplars"] or ()), None))
+            if status == "valid" and len(self.covered) < 100:
+                self.covered.setdefault(domain or "", (row["covered"] or [], row["uncovered"] or []))
+
+
+class Rejects:
+    """What is no message, by code and reason, with an example of each; and by node."""
+
+    table: ClassVar = "rejects"
+    columns: ClassVar = ("code", "reason", "node_key", "tap", "event_id", "excerpt")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.codes = Tally()
+        self.nodes = Tally()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count some more rows."""
+        self.count += batch.num_rows
+        for key, counts in groups(batch, ["node_key", "tap"]):
+            self.nodes.add(key, counts)
+        reason = pc.utf8_slice_codeunits(batch["reason"], 0, 200)
+        named = pa.record_batch([batch["code"], reason], names=["code", "reason"])
+        for key, counts in groups(named, ["code", "reason"]):
+            self.codes.add(key, counts)
+        for row in batch.slice(0, 1000).select(["code", "reason", "event_id", "excerpt"]).to_pylist():
+            key = (row["code"], None if row["reason"] is None else row["reason"][:200])
+            self.codes.add(key, [0], note=(row["event_id"], row["excerpt"]))

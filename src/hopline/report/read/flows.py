@@ -1,0 +1,227 @@
+"""Flows: how many, how long, and the slowest of them move by move. From `flows`, `hops` and `callbacks`.
+
+Durations in `flows` are by the clocks of the nodes as they are. Where clocks differ, the longest by these clocks are only
+candidates, and so are those whose requests waited longest, which one clock measures: of all candidates the moves are read,
+put on one clock, and then they are ordered anew.
+"""
+
+import heapq
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from typing import Any, ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hopline.report.read.counting import Greatest, Spread
+from hopline.report.read.moves import day_of, offsets_ms
+from hopline.report.read.tables import Tables
+
+_MOST_STEPS: Final = 30
+"""Steps of a flow that are drawn; of a giant flow the first ones."""
+
+_MOST_SENDERS: Final = 1_000
+"""Messages of a flow whose senders are remembered."""
+
+CANDIDATES: Final = 20
+"""For each flow that is shown, so many are looked at, if clocks differ."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Flows:
+    """Counts flows, and finds the longest."""
+
+    table: ClassVar = "flows"
+    columns: ClassVar = (
+        *("correlation_key", "started_at", "ended_at", "duration_ms", "root_identity_key", "root_node_key", "messages"),
+        *("nodes", "callbacks_pending", "errors", "expired", "completeness"),
+    )
+
+    def __init__(self, longest: int) -> None:
+        self.count = 0
+        self.messages = 0
+        self.failed = 0
+        self.incomplete = 0
+        self.duration = Spread()
+        self.longest = Greatest("duration_ms", longest, "correlation_key")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count some more rows."""
+        self.count += batch.num_rows
+        self.messages += pc.sum(batch["messages"]).as_py() or 0
+        self.failed += pc.sum(pc.greater(batch["errors"], 0)).as_py() or 0
+        self.incomplete += pc.sum(pc.less(batch["completeness"], 1.0)).as_py() or 0
+        self.duration.add(pc.drop_null(batch["duration_ms"]).to_numpy(zero_copy_only=False))
+        self.longest.add(batch)
+
+
+class Step(NamedTuple):
+    """Something that took time in a flow, in milliseconds since it began. None is not seen."""
+
+    kind: str
+    identity: str | None
+    source: str | None
+    target: str | None
+    begin_ms: float | None
+    end_ms: float | None
+    is_lost: bool = False
+    outcome: str = ""
+
+    def since(self, ms: float) -> "Step":
+        """The same, counted from another beginning."""
+        begin, end = (None if moment is None else moment - ms for moment in (self.begin_ms, self.end_ms))
+        return self._replace(begin_ms=begin, end_ms=end)
+
+    @property
+    def first_ms(self) -> float:
+        """The moment that is known of it, the first of two."""
+        return self.begin_ms if self.begin_ms is not None else self.end_ms or 0.0
+
+
+class SlowFlow(NamedTuple):
+    """A flow to be drawn."""
+
+    key: str
+    started_at: datetime
+    duration_ms: float
+    raw_ms: float | None
+    root_identity: str | None
+    root_node: str | None
+    messages: int
+    steps: list[Step]
+    more: int
+
+
+def slowest(
+    tables: Tables, flows: Flows, waits: Iterable[dict[str, Any]], skews: dict[tuple[str, str, str], float], most: int
+) -> list[SlowFlow]:
+    """The slowest flows, the slowest first, with what happened in them.
+
+    Args:
+        tables: where to read it.
+        flows: has the longest by raw clocks.
+        waits: rows of `callbacks` that waited longest.
+        skews: by how much clocks differ.
+        most: how many flows.
+
+    Raises:
+        ChangedError: a day was replaced meanwhile.
+        TablesError: a table cannot be read.
+    """
+    known = {row["correlation_key"]: row for row in flows.longest.rows if row["correlation_key"]}
+    candidates = list(known)
+    if any(skews.values()):
+        candidates = list(dict.fromkeys([*candidates, *(row["correlation_key"] for row in waits)]))
+    else:
+        candidates = candidates[:most]
+    if not candidates:
+        return []
+    missing = [key for key in candidates if key not in known]
+    if missing:
+        for batch in tables.scan("flows", Flows.columns, missing):
+            known.update({row["correlation_key"]: row for row in batch.to_pylist()})
+    offsets = cache(partial(offsets_ms, skews))
+    drawn = {}
+    for key, row in known.items():
+        if row["started_at"] is not None:
+            drawn[key] = _Drawing(row, offsets(day_of(row["started_at"]), row["root_node_key"] or ""))
+    for batch in tables.scan("hops", _HOP, candidates):
+        for row in batch.to_pylist():
+            if row["correlation_key"] in drawn:
+                drawn[row["correlation_key"]].add_move(row)
+    for batch in tables.scan("callbacks", _CALLBACK, candidates):
+        for row in batch.to_pylist():
+            if row["correlation_key"] in drawn:
+                drawn[row["correlation_key"]].add_wait(row)
+    found = sorted((drawing.finish() for drawing in drawn.values()), key=lambda flow: (-flow.duration_ms, flow.key))
+    return found[:most]
+
+
+_HOP: Final = (
+    *("correlation_key", "message_uid", "identity_key", "from_node_key", "to_node_key", "kind"),
+    *("sent_at", "received_at", "lost"),
+)
+_CALLBACK: Final = (
+    *("correlation_key", "request_uid", "request_identity_key", "response_identity_key"),
+    *("requested_at", "resolved_at", "outcome"),
+)
+
+
+class _Drawing:
+    """A flow while its steps are gathered: its first ones, in order of time, on one clock."""
+
+    def __init__(self, row: dict[str, Any], ahead: dict[str, float]) -> None:
+        self._row = row
+        self._ahead = ahead
+        self._steps: list[Step] = []
+        self._senders: dict[bytes, tuple[float, str | None]] = {}
+        self._waits: list[dict[str, Any]] = []
+        self._count = 0
+        self._first_ms, self._last_ms = float("inf"), float("-inf")
+
+    def add_move(self, row: dict[str, Any]) -> None:
+        begin = self._ms(row["sent_at"], row["from_node_key"])
+        end = self._ms(row["received_at"], row["to_node_key"])
+        if begin is not None and end is not None:
+            end = max(begin, end)  # what is left of differing clocks: nothing arrives before it was sent
+        kind, is_lost = row["kind"] or "network", bool(row["lost"])
+        self._add(Step(kind, row["identity_key"], row["from_node_key"], row["to_node_key"], begin, end, is_lost))
+        uid = row["message_uid"]
+        if begin is not None and len(self._senders) < _MOST_SENDERS:
+            self._senders[uid] = min(
+                self._senders.get(uid, (begin, row["from_node_key"])), (begin, row["from_node_key"]), key=_first
+            )
+
+    def add_wait(self, row: dict[str, Any]) -> None:
+        if row["requested_at"] is not None and len(self._waits) < _MOST_STEPS:
+            self._waits.append(row)
+
+    def finish(self) -> SlowFlow:
+        for row in self._waits:
+            # Who asked saw both ends of the wait, by its clock: it is who sent the request first.
+            _, node = self._senders.get(row["request_uid"], (0.0, self._row["root_node_key"]))
+            begin, end = self._ms(row["requested_at"], node), self._ms(row["resolved_at"], node)
+            kind, outcome = "wait", row["outcome"] or ""
+            self._add(
+                Step(kind, row["request_identity_key"], node, row["response_identity_key"], begin, end, outcome=outcome)
+            )
+        row, raw = self._row, self._row["duration_ms"] or 0.0
+        ordered = sorted(self._steps, key=_order)[:_MOST_STEPS]
+        first = self._first_ms if ordered else 0.0
+        took = max(0.0, self._last_ms - first) if ordered and any(self._ahead.values()) else raw
+        moves = [step for step in ordered if step.kind != "wait"]
+        is_moved = bool(moves) and any(self._ahead.values())
+        return SlowFlow(
+            key=row["correlation_key"],
+            started_at=row["started_at"],
+            duration_ms=took,
+            raw_ms=raw if abs(took - raw) > max(1.0, abs(raw) * 0.01) else None,
+            root_identity=moves[0].identity if is_moved else row["root_identity_key"],
+            root_node=moves[0].source if is_moved else row["root_node_key"],
+            messages=row["messages"] or 0,
+            steps=[step.since(first) for step in ordered],
+            more=self._count - len(ordered),
+        )
+
+    def _ms(self, moment: datetime | None, node: str | None) -> float | None:
+        if moment is None:
+            return None
+        return (moment - _EPOCH) / timedelta(milliseconds=1) - self._ahead.get(node or "", 0.0)
+
+    def _add(self, step: Step) -> None:
+        self._count += 1
+        known = [moment for moment in (step.begin_ms, step.end_ms) if moment is not None]
+        self._first_ms, self._last_ms = min([self._first_ms, *known]), max([self._last_ms, *known])
+        self._steps.append(step)
+        if len(self._steps) >= 4 * _MOST_STEPS:
+            self._steps = heapq.nsmallest(_MOST_STEPS, self._steps, key=_order)
+
+
+def _first(sender: tuple[float, str | None]) -> float:
+    return sender[0]
+
+
+def _order(step: Step) -> tuple[float, bool, str]:
+    return step.first_ms, step.kind != "wait", step.kind

@@ -1,0 +1,120 @@
+"""The section on the slowest flows: each a chart of what was on its way when."""
+
+from typing import Final
+
+from hopline.report.read.facts import Facts
+from hopline.report.read.flows import SlowFlow, Step
+from hopline.report.show.charts import Colours, percent
+from hopline.report.show.html import Html, Part, empty, joined, key, more, number, section, tag
+from hopline.report.show.ticks import time_ticks
+from hopline.report.show.words import NOT_KNOWN, clean, count, duration, moment
+
+_OPEN: Final = 5
+"""Flows that are seen at once; the others when asked for."""
+
+
+def flows(facts: Facts, colours: Colours) -> Html:
+    """The slowest flows, move by move."""
+    title = "The slowest flows"
+    lead = "A flow is all that one message led to. Each bar is a message on its way; a thin one is how long somebody waited."
+    if "flows" in facts.empty:
+        return section("flows", title, lead, empty(facts.empty["flows"]))
+    values = facts.flows.duration
+    text = tag(
+        "p",
+        number(facts.flows.count),
+        f" flows of {count(facts.flows.messages, 'message')}: half took at most {duration(values.at(0.5))}, 95 % at most "
+        f"{duration(values.at(0.95))}, 99 % at most {duration(values.at(0.99))}",
+        ", by the clocks of the nodes as they are. " if facts.moves.worst_skew_ms else ". ",
+        f"In {facts.flows.failed:,} of them something failed; of {facts.flows.incomplete:,} not all was seen.",
+    )
+    notes = None
+    if facts.moves.worst_skew_ms:
+        notes = tag(
+            "p", "Clocks of nodes differ: the flows below are each put on one clock, and ordered by that.", class_="unit"
+        )
+    drawn = [_flow(flow, colours, place) for place, flow in enumerate(facts.slowest, 1)]
+    rest = more(f"{count(len(drawn) - _OPEN, 'flow')} more", drawn[_OPEN:]) if len(drawn) > _OPEN else None
+    return section("flows", title, lead, text, notes, drawn[:_OPEN] or empty("their steps cannot be read"), rest)
+
+
+def _flow(flow: SlowFlow, colours: Colours, place: int) -> Html:
+    scale = time_ticks(flow.duration_ms)
+    most = max(float(flow.duration_ms), 1e-9)
+    inside = [percent(at / most) for at in scale if at <= most]
+    lines = [tag("line", x1=at, x2=at, y1=0, y2="100%", class_="grid") for at in inside]
+    heading = tag(
+        "h3",
+        f"{place}. ",
+        key(flow.root_identity),
+        " from ",
+        key(flow.root_node, 30),
+        tag("span", f" {duration(flow.duration_ms)}", class_="took"),
+    )
+    about = [moment(flow.started_at), " UTC · ", count(flow.messages, "message"), " · flow ", tag("code", key(flow.key, 60))]
+    if flow.raw_ms is not None:
+        about.append(f" · {duration(flow.raw_ms)} by the clocks as they are")
+    rows = [_row(_axis(scale, most), "", "", "axis", hidden=True)]
+    rows += [_step(step, most, lines, colours) for step in flow.steps]
+    made = tag("div", rows, class_="gantt", role="table", aria_label=clean(f"Steps of flow {flow.key}"))
+    body: Part = made if flow.steps else empty("none of its messages was seen to move, and nobody waited for an answer")
+    rest = tag("p", f"{count(flow.more, 'step')} more are not drawn.", class_="unit") if flow.more else None
+    return tag("article", heading, tag("p", about, class_="unit"), body, rest, class_="flow")
+
+
+def _row(picture: Html, label: Part, took: Part, kind: str = "", *, hidden: bool = False) -> Html:
+    cells = (
+        tag("div", label, class_="what", role="cell"),
+        tag("div", picture, class_="when", role="cell"),
+        tag("div", took, class_="took n", role="cell"),
+    )
+    return tag("div", cells, class_=f"row {kind}".strip(), role="row", aria_hidden="true" if hidden else None)
+
+
+def _axis(scale: list[float], most: float) -> Html:
+    texts = []
+    for at in scale:
+        if at <= most:
+            where = "start" if at == 0 else "end" if at / most > 0.93 else "middle"
+            texts.append(tag("text", duration(at) if at else "0", x=percent(at / most), y=12, class_=f"tick {where}"))
+    return tag("svg", texts, width="100%", height=16, class_="chart")
+
+
+def _step(step: Step, most: float, lines: list[Html], colours: Colours) -> Html:
+    begin, end = step.begin_ms, step.end_ms
+    kind = colours.of(step.identity)
+    took = None if begin is None or end is None else end - begin
+    if step.kind == "wait":
+        label: Part = joined("asked ", key(step.identity, 28))
+        words, mark = _wait(step, most)
+        is_good = step.outcome in ("ok", "duplicate")
+        said = words if took is None else duration(took) if is_good else joined(duration(took), tag("small", f" {words}"))
+        return _row(_bars(lines, mark, words), label, said if is_good else tag("span", said, class_="bad-text"), "wait")
+    where = "inside " if step.source == step.target else ""
+    ends = key(step.source, 18) if where else joined(key(step.source, 18), " → ", key(step.target, 18))
+    label = joined(key(step.identity, 28), tag("small", where, ends))
+    if took is not None and begin is not None:
+        mark = tag("rect", x=percent(begin / most), width=percent(took / most), y="50%", height=10, class_=f"move {kind}")
+        return _row(_bars(lines, mark, f"{duration(begin)} to {duration(end)}"), label, duration(took))
+    at = percent(step.first_ms / most)
+    if step.is_lost:
+        shape, words = tag("text", "✕", x=at, y="50%", class_="cross middle"), "lost"
+    elif begin is not None:
+        shape, words = tag("circle", cx=at, cy="50%", r=4, class_=f"half {kind}"), "arrival not seen"
+    else:
+        shape, words = tag("circle", cx=at, cy="50%", r=4, class_=f"half {kind}"), "sending not seen"
+    return _row(_bars(lines, shape, words), label, tag("span", words, class_="bad-text" if step.is_lost else "zero"))
+
+
+def _wait(step: Step, most: float) -> tuple[str, Html]:
+    begin = step.begin_ms or 0.0
+    end = most if step.end_ms is None else step.end_ms
+    words = {"pending": "no answer", "exception": "failed"}.get(step.outcome, step.outcome or NOT_KNOWN)
+    kind = "wait" if step.outcome in ("ok", "duplicate") else "wait failed"
+    return words, tag("rect", x=percent(begin / most), width=percent((end - begin) / most), y="50%", height=6, class_=kind)
+
+
+def _bars(lines: list[Html], mark: Html, words: str) -> Html:
+    return tag(
+        "svg", tag("title", words), lines, mark, width="100%", height="100%", class_="chart", role="img", aria_label=words
+    )

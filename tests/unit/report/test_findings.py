@@ -1,0 +1,68 @@
+"""What was found: plain sentences, the grave ones first, and none about what nobody knows."""
+
+import pytest
+
+from hopline.report.findings import findings
+from hopline.report.read.facts import read_facts
+from hopline.report.show.page import SECTIONS
+from tests.report.tables import Shop, write_tables
+
+
+def found(tmp_path, rows, **more):
+    return findings(read_facts(write_tables(tmp_path, rows, **more), top=3))
+
+
+def texts(found):
+    return [finding.text for finding in found]
+
+
+def test_trouble_comes_first(tables):
+    grades = [finding.grade for finding in findings(read_facts(tables, top=3))]
+    assert grades == sorted(grades, key=["bad", "note", "good"].index)
+    assert set(grades) == {"bad", "note"}
+
+
+def test_each_leads_to_a_section(tables):
+    assert {finding.section for finding in findings(read_facts(tables, top=3))} <= set(SECTIONS)
+
+
+def test_the_numbers(tables):
+    said = texts(findings(read_facts(tables, top=3)))
+    assert said[:6] == [
+        "7 requests of 62 failed (11 %); most often ORDER.PLACE, with ValueError.",
+        "4 requests of 62 got no answer (6.5 %).",
+        "3 messages got lost between nodes: sent, and never seen where they should be.",
+        "Of 42 messages with a time to live 1 came too late and 3 never arrived in time.",
+        "5 sightings with a signature that is not of its domain's key: forged, or changed on the way.",
+        "1 sighting of valid messages that were seen there before: replayed.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orders", "sentence"),
+    [(1, "The only request was answered without a failure."), (3, "All 3 requests were answered without a failure.")],
+)
+def test_all_is_well(tmp_path, orders, sentence):
+    shop = Shop()
+    for number in range(orders):
+        shop.ask(number * 10.0, 5.0)
+    verdict = {"status": "valid", "messages": 2, "domain": "orders", "node_key": "shop"}
+    rows = shop.rows | {"expiries": [{"identity_key": "A", "ttl_ms": 9.0, "sent": 2, "in_time": 2}], "signatures": [verdict]}
+    good = [finding.text for finding in found(tmp_path, rows) if finding.grade == "good"]
+    assert good == [
+        sentence,
+        "No message was lost between nodes whose captures cover both ends.",
+        "No message of 2 with a time to live was seen to expire.",
+        "All 2 signatures that could be checked are valid.",
+    ]
+
+
+def test_what_nobody_looked_at_is_not_praised(tmp_path, rows):
+    said = texts(found(tmp_path, rows, made=["messages"]))
+    assert said == ["There is nothing to tell but the traffic itself: no other table was made, or has rows."]
+
+
+def test_nothing_at_all(tmp_path):
+    assert texts(found(tmp_path, {}, reasons={"messages": "nothing was seen"})) == [
+        "There is nothing to tell: nothing was seen."
+    ]

@@ -15,22 +15,22 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
-PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security
-PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*
+PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security tests/unit/cluster/test_lease.py tests/unit/cluster/test_register.py
+PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*,src/hopline/cluster/lease.py,src/hopline/cluster/register.py
 NOT_COUNTED := src/hopline/wire/columnar.py,src/hopline/wire/spans.py
 
 # A message to try the wheel with: the smallest of the v6 vectors.
 LINE := {"frames":["","","0a0568656c6c6f","06000000000001000500000048454c4c4f00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000200010000000000"]}
 
-.PHONY: help install demo test quick check format bench fuzz soak dist docs constraints clean
+.PHONY: help install demo test quick check format bench fuzz simulate soak chaos-cluster chaos-pipeline dist docs constraints clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 install: .venv/installed ## make .venv with the hopline command
 	@echo "Ready: .venv/bin/hopline --help"
 
-demo: .venv/installed ## see it work
+demo: .venv/installed-spark ## see it work: a network, a capture of it, Spark, a report
 	$(PY) examples/demo.py
 
 test: .venv/installed-dev ## run everything: coverage of the pure rooms, a short fuzz, all tests
@@ -58,8 +58,17 @@ bench: .venv/installed ## measure
 fuzz: .venv/installed-dev ## fuzz for long
 	$(PY) tests/fuzz/run.py --long
 
+simulate: .venv/installed-dev ## look for two leaders in twenty worlds of a million steps
+	$(PY) -m tests.simulation
+
 soak: .venv/installed-dev ## ten nodes with faults, for five minutes
 	$(PY) -m tests.e2e.soak
+
+chaos-cluster: .venv/installed-dev ## three rendezvous and ten nodes, killed at random, for ten minutes
+	$(PY) -m tests.e2e.chaos_cluster --minutes 10
+
+chaos-pipeline: .venv/installed-dev ## the Spark pipeline, killed twenty times while a capture grows
+	$(PY) -m tests.e2e.chaos_pipeline --kills 20
 
 # `build` makes the wheel from the sdist, so trying the wheel tries both.
 dist: .venv/installed-dev ## build the wheel and the sdist, and try the wheel without extras in a clean venv
@@ -97,6 +106,10 @@ clean: ## remove all that make has made
 	  { echo "hopline needs Python 3.11 or newer with venv (on Debian: apt install python3 python3-venv), or say which: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PY) $(PIP_INSTALL) --editable '.[columnar]'
+	@touch $@
+
+.venv/installed-spark: .venv/installed
+	$(PY) $(PIP_INSTALL) --editable '.[spark]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed

@@ -17,6 +17,17 @@ configuration is a sentence at the start and not a traceback later.
     [node.curve.server_keys]
     "tcp://127.0.0.1:5102" = "..."     # public keys of the peers
 
+    [cluster]                          # instead of peers; see docs/cluster.md
+    rendezvous = ["tcp://127.0.0.1:8011"]
+    embed = false                      # true: be the rendezvous while nobody else on this machine is
+    health_bind = "tcp://127.0.0.1:5201"  # where our heart beat is heard; a free port if not said
+
+    [rendezvous]                       # for `hopline rendezvous`; see docs/cluster-operations.md
+    bind = "tcp://127.0.0.1:8011"      # where nodes send to; with +PORT where they listen, else 10 ports below
+    synod = "tcp://127.0.0.1:7001"     # where the other rendezvous listen to this one, if there are any
+    members = ["tcp://127.0.0.1:7001"] # the synod addresses of all
+    nodes = ["tcp://127.0.0.1:8011"]   # all rendezvous, as nodes are told; read again on SIGHUP
+
     [capture]                          # record what passes; see docs/capture.md
     path = "captures"                  # a folder, or a URI that pyarrow opens
     points = ["scaleout_out", "scaleout_in", "hub_out", "hub_in"]
@@ -37,29 +48,44 @@ import asyncio
 import ipaddress
 import os
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from hopline.cluster.embedded import Embedded
+from hopline.cluster.endpoints import Endpoint, read_endpoint
+from hopline.cluster.membership import Membership
+from hopline.cluster.rendezvous import Recorder, Rendezvous
+from hopline.cluster.settings import ClusterSettings, RendezvousSettings
+from hopline.cluster.survey import Asked, Survey
 from hopline.errors import InputError, TransportError
 from hopline.node.actor import Actor
-from hopline.node.clock import Clock
+from hopline.node.clock import Clock, LoopClock
 from hopline.node.ids import Ids
 from hopline.node.node import Node as PlainNode
 from hopline.node.taps import POINTS, Tap
 from hopline.security import Domains, read_keys
-from hopline.transport.base import Transport
+from hopline.transport.base import Limits, Transport
+from hopline.transport.channels import OnRefused
 from hopline.transport.curve import Curve
 from hopline.transport.zmq import ZmqTransport
+from hopline.transport.zmq_channels import ZmqChannels
 
 if TYPE_CHECKING:
     from hopline.capture.tap import CaptureTap
 
 _Table = TypeVar("_Table")
+
+CLUSTER_BYTES: Final = 2**20
+"""Of a message about routes: a rendezvous repeats it to all. Ten thousand types of one node need a third of that."""
+
+RENDEZVOUS_POINTS: Final = frozenset({"wire_in", "wire_out"})
+"""Where messages can be seen at a rendezvous."""
 
 
 class CurveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +106,20 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_seconds: float = 5.0
     plain_tcp: bool = False
     curve: CurveSettings | None = None
+
+
+class MemberSettings(ClusterSettings, frozen=True, forbid_unknown_fields=True):
+    """The table [cluster] of a configuration: where the rendezvous are, and the times of a node in a cluster.
+
+    Attributes:
+        rendezvous: where they are.
+        embed: be the first of them while nobody else on this machine is.
+        health_bind: where the heart beat of this node is heard; a free port of the host that it is bound to by default.
+    """
+
+    rendezvous: tuple[str, ...] = ()
+    embed: bool = False
+    health_bind: str = ""
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,9 +143,11 @@ class Settings(msgspec.Struct, frozen=True):
     node: NodeSettings = NodeSettings()
     domains: Domains | None = None
     capture: CaptureSettings | None = None
+    cluster: MemberSettings = MemberSettings()
+    rendezvous: RendezvousSettings | None = None
 
 
-_TABLES: Final = {"node", "domains", "capture"}
+_TABLES: Final = {"node", "domains", "capture", "cluster", "rendezvous"}
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -121,7 +163,9 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         raise InputError("INPUT_BAD_CONFIG", f"{path} has unknown tables; known are {', '.join(sorted(_TABLES))}")
     node = _table(path, tables, "node", NodeSettings)
     capture = _table(path, tables, "capture", CaptureSettings) if "capture" in tables else None
-    return Settings(node, Domains(read_keys(text)) if "domains" in tables else None, capture)
+    domains = Domains(read_keys(text)) if "domains" in tables else None
+    rendezvous = _table(path, tables, "rendezvous", RendezvousSettings) if "rendezvous" in tables else None
+    return Settings(node, domains, capture, _table(path, tables, "cluster", MemberSettings), rendezvous)
 
 
 def _table(path: str | os.PathLike[str], tables: dict[str, Any], name: str, kind: type[_Table]) -> _Table:
@@ -139,6 +183,9 @@ class Node(PlainNode):
         bind: where other nodes reach us, such as "tcp://127.0.0.1:0". Without it the node is alone, or a client if it
             has peers.
         peers: addresses of other nodes.
+        cluster: addresses of rendezvous, through which nodes find each other: "tcp://127.0.0.1:8011", or with the port of
+            its broadcast "tcp://10.0.0.1:8011+8001".
+        embed: be the rendezvous at the first of these addresses while nobody else on this machine is.
         domains: security domains, or the path of a key file.
         config: the path of a configuration file, or what was read from one; what is said beside it counts more, and peers
             are added to its peers.
@@ -158,6 +205,8 @@ class Node(PlainNode):
         *,
         bind: str | None = None,
         peers: Iterable[str] = (),
+        cluster: str | Iterable[str] = (),
+        embed: bool | None = None,
         domains: Domains | str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | Settings | None = None,
         plain_tcp: bool | None = None,
@@ -176,20 +225,22 @@ class Node(PlainNode):
         node = settings.node
         identity = identity or Ids().guid()
         addresses = [*node.peers, *peers]
+        endpoints = [
+            *map(read_endpoint, [*settings.cluster.rendezvous, *([cluster] if isinstance(cluster, str) else cluster)])
+        ]
+        named = [address for endpoint in endpoints for address in endpoint if address]
         where = node.bind if bind is None else bind
         if isinstance(domains, str | os.PathLike):
             domains = read_settings(domains).domains
         given = transport is not None
         is_open = node.curve is not None or (node.plain_tcp if plain_tcp is None else plain_tcp)
-        if transport is None and (where or addresses):
+        if transport is None and (where or addresses or named):
             curve = _curve(node.curve)
-            for address in filter(None, [where, *addresses]):
-                if not (is_open or _is_here(address)):
-                    reason = (
-                        f"{address} leaves this machine without encryption: configure [node.curve], or say plain_tcp=True"
-                    )
-                    raise TransportError("TRANSPORT_BAD_ADDRESS", reason)
-            if (where and _is_everywhere(where)) or (not where and not all(map(_is_here, addresses))):
+            health = settings.cluster.health_bind
+            _check_open([where, *addresses, *named, health], is_open=is_open)
+            if any(map(_is_everywhere, filter(None, (where, health)))) or (
+                not where and not all(map(_is_here, [*addresses, *named]))
+            ):
                 # It is what we announce: answers come to it.
                 raise TransportError("TRANSPORT_BAD_ADDRESS", "bind must be an address at which the peers reach this node")
             # A node that only asks must still be reachable for the answers.
@@ -202,6 +253,14 @@ class Node(PlainNode):
         self.capture = _capture_tap(capture, identity) if capture is not None else None
         """What records our messages, if anything does."""
         is_safe = (lambda _: True) if is_open or given else _is_here
+        # Also to where other nodes say that they are.
+        may_go = is_safe if may_connect is None else lambda address: is_safe(address) and may_connect(address)
+        membership = None
+        if endpoints:
+            embeds = settings.cluster.embed if embed is None else embed
+            membership = _membership(
+                endpoints, where, settings, _embedded(endpoints[0], settings, is_open=is_open) if embeds else None, may_go
+            )
         super().__init__(
             actors=actors,
             transport=transport,
@@ -212,8 +271,8 @@ class Node(PlainNode):
             clock=clock,
             hold_seconds=node.hold_seconds if hold_seconds is None else hold_seconds,
             hop_limit=node.hop_limit if hop_limit is None else hop_limit,
-            # Also to where other nodes say that they are.
-            may_connect=is_safe if may_connect is None else lambda address: is_safe(address) and may_connect(address),
+            may_connect=may_go,
+            membership=membership,
         )
 
     async def start(self) -> Self:
@@ -233,6 +292,11 @@ class Node(PlainNode):
         finally:
             await self._end_capture()
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether this node is in a cluster: it hears a rendezvous."""
+        return isinstance(self.membership, Membership) and self.membership.is_joined
+
     def capture_report(self) -> dict[str, Any] | None:
         """What recording did so far: seen, waiting, written, lost and so on; None if nothing is recorded."""
         return asdict(self.capture.statistics()) if self.capture is not None else None
@@ -243,7 +307,90 @@ class Node(PlainNode):
             await asyncio.get_running_loop().run_in_executor(None, self.capture.close)
 
 
-def _capture_tap(settings: CaptureSettings, identity: bytes) -> "CaptureTap":
+def _channels(settings: Settings, on_refused: OnRefused | None = None) -> ZmqChannels:
+    curve = settings.node.curve
+    limits = Limits(message_bytes=CLUSTER_BYTES)
+    return ZmqChannels(limits=limits, curve=_curve(curve), server_keys=_server_keys(curve), on_refused=on_refused)
+
+
+def _membership(
+    endpoints: list[Endpoint],
+    where: str,
+    settings: Settings,
+    embedded: Embedded | None,
+    may_connect: Callable[[str], bool],
+) -> Membership:
+    host = _host(where) or "127.0.0.1"
+    membership = Membership(
+        endpoints,
+        _channels(settings, lambda *what: membership.on_refused(*what)),  # noqa: PLW0108 - it is not made yet
+        health_bind=settings.cluster.health_bind or f"tcp://{f'[{host}]' if ':' in host else host}:0",
+        settings=settings.cluster,
+        may_connect=may_connect,
+        random=Random().random,  # noqa: S311 - to spread things out
+        embedded=embedded,
+    )
+    return membership
+
+
+def _embedded(endpoint: Endpoint, settings: Settings, *, is_open: bool) -> Embedded:
+    settings = msgspec.structs.replace(
+        settings,
+        rendezvous=RendezvousSettings(bind=endpoint.text),
+        node=msgspec.structs.replace(settings.node, plain_tcp=is_open),
+    )
+    return Embedded(lambda: make_rendezvous(settings))
+
+
+def make_rendezvous(
+    settings: Settings,
+    *,
+    identity: bytes | None = None,
+    clock: Clock | None = None,
+    recorders: Iterable[Recorder] = (),
+) -> Rendezvous:
+    """A rendezvous as it is configured, not started yet; of [node] only `plain_tcp` and `curve` matter to it.
+
+    >>> make_rendezvous(Settings()).settings.bind
+    'tcp://127.0.0.1:8011'
+
+    Raises TransportError if nodes could not reach it, or only without encryption, as for nodes.
+    """
+    rendezvous = settings.rendezvous or RendezvousSettings()
+    bound = [address for address in (*rendezvous.bind_addresses, rendezvous.partner_bind, rendezvous.synod) if address]
+    named = [address for text in rendezvous.nodes for address in read_endpoint(text) if address]
+    _check_open([*bound, *rendezvous.members, *named], is_open=_is_open(settings))
+    if any(map(_is_everywhere, bound)):
+        # It is what nodes and the other rendezvous are told.
+        raise TransportError("TRANSPORT_BAD_ADDRESS", "a rendezvous must be bound to addresses at which nodes reach it")
+    made = Rendezvous(
+        rendezvous,
+        _channels(settings, lambda *what: made.on_refused(*what)),  # noqa: PLW0108 - it is not made yet
+        clock=clock or LoopClock(),
+        random=Random().random,  # noqa: S311 - to spread things out
+        identity=identity,
+        recorders=recorders,
+    )
+    return made
+
+
+def make_recorder(settings: CaptureSettings, identity: bytes) -> "CaptureTap":
+    """What records at a rendezvous, at its two points: those that are configured are points of nodes.
+
+    `start` it before the rendezvous, and `close` it afterwards.
+    """
+    return _capture_tap(msgspec.structs.replace(settings, points=None), identity, RENDEZVOUS_POINTS)
+
+
+async def survey(
+    settings: Settings, endpoints: Iterable[Endpoint], seconds: float, *, are_ours: bool | None = None
+) -> list[Asked]:
+    """Ask rendezvous, and those that they name, how they are, if they are Hopline's."""
+    may_connect = (lambda _: True) if _is_open(settings) else _is_here
+    return await Survey(_channels(settings), are_ours=are_ours, may_connect=may_connect).ask(endpoints, seconds)
+
+
+def _capture_tap(settings: CaptureSettings, identity: bytes, usual: Collection[str] = ()) -> "CaptureTap":
     try:
         from hopline.capture.tap import DEFAULT_POINTS, CaptureTap  # noqa: PLC0415 - an extra
         from hopline.capture.writer import Limits  # noqa: PLC0415
@@ -251,12 +398,15 @@ def _capture_tap(settings: CaptureSettings, identity: bytes) -> "CaptureTap":
         reason = f"a capture needs {error.name}: pip install 'hopline[columnar]'"
         raise InputError("INPUT_BAD_CONFIG", reason) from None
     limits = Limits(settings.segment_bytes, settings.segment_seconds, settings.keep_bytes, settings.keep_seconds)
-    points = DEFAULT_POINTS if settings.points is None else POINTS if "all" in settings.points else settings.points
+    points = settings.points
+    if points is not None and (unknown := set(points) - POINTS - {"all"}):
+        reason = f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(POINTS))}"
+        raise InputError("INPUT_BAD_CONFIG", f"[capture]: {reason}")
     try:
         return CaptureTap(
             settings.path,
             owner=identity,
-            points=points,
+            points=(usual or DEFAULT_POINTS) if points is None else POINTS if "all" in points else points,
             identities=settings.identities,
             domains=settings.domains,
             sample=settings.sample,
@@ -276,6 +426,19 @@ def _curve(settings: CurveSettings | None) -> Curve | None:
 
 def _server_keys(settings: CurveSettings | None) -> dict[str, bytes]:
     return {address: key.encode() for address, key in settings.server_keys.items()} if settings else {}
+
+
+def _is_open(settings: Settings) -> bool:
+    """Whether connections may leave this machine: encrypted, or because it was asked for."""
+    return settings.node.curve is not None or settings.node.plain_tcp
+
+
+def _check_open(addresses: Iterable[str], *, is_open: bool) -> None:
+    """Raise TransportError if an address leaves this machine and may not."""
+    for address in filter(None, addresses):
+        if not (is_open or _is_here(address)):
+            reason = f"{address} leaves this machine without encryption: configure [node.curve], or say plain_tcp=True"
+            raise TransportError("TRANSPORT_BAD_ADDRESS", reason)
 
 
 def _host(address: str) -> str:

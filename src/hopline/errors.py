@@ -148,10 +148,21 @@ CODES: Final[dict[str, Code]] = {
         "A Spark job of the pipeline failed.",
         "See the reason; the tables are as they were before, and the next run does it again.",
     ),
+    "SPARK_NOT_CONFIRMED": Code(
+        "Rows were sent into a network as messages, and not all were confirmed in time.",
+        "See the reason: do the receivers run, have they enough time? Write again: receivers can drop what they had.",
+    ),
     "TABLES_BUSY": Code("Another run is writing to the tables.", "Wait until it is done: it has to end by itself."),
     "TABLES_CANNOT_WRITE": Code(
         "Tables cannot be read or written.",
         "See the reason: is the disk full, may we write there? The next run finishes what was begun.",
+    ),
+    "TABLES_NOT_FOUND": Code(
+        "There are no tables in the folder.", "Make them: `hopline pipeline run CAPTURES TABLES`; is the path right?"
+    ),
+    "TABLES_CANNOT_READ": Code(
+        "A file of the tables cannot be read.",
+        "See the reason: access, disk? A damaged day of a table made of `messages` may be deleted: a run makes it anew.",
     ),
     "TABLES_NOT_OURS": Code(
         "The folder for tables holds something else, or cannot be one.",
@@ -173,8 +184,16 @@ CODES: Final[dict[str, Code]] = {
         "The message points at the place; `hopline dump --help` has the language.",
     ),
     "INPUT_BAD_OPTION": Code(
-        "An option of the Spark source does not exist, or has a value that it cannot have.",
+        "An option of the Spark source or sink does not exist, or has a value that it cannot have.",
         "The message names the option and what it takes.",
+    ),
+    "INPUT_BAD_COLUMN": Code(
+        "A DataFrame cannot be written into a network: a column is missing, unknown or of another type.",
+        "The message names the column; select and rename what is to be sent. See docs/spark.md.",
+    ),
+    "INPUT_BAD_ROW": Code(
+        "A row cannot be a message.",
+        "The message names the column and what it must hold; filter such rows out, or mend them.",
     ),
     "INPUT_BAD_CONFIG": Code(
         "A configuration file cannot be read or has settings that do not exist.",
@@ -187,6 +206,10 @@ CODES: Final[dict[str, Code]] = {
     "SECURITY_BAD_DOMAIN": Code(
         "A domain is configured wrongly: no key, unknown scheme, or an identity in two domains.",
         "One identity belongs to exactly one domain, and a domain that signs has a key.",
+    ),
+    "SECURITY_REPLAYED": Code(
+        "A registration was repeated after its node had left.",
+        "Somebody repeats old messages; the scheme full is proof against that, kino is not.",
     ),
     "SECURITY_UNKNOWN_DOMAIN": Code(
         "A message must be signed in a domain that is not configured.",

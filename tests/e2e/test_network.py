@@ -357,6 +357,30 @@ def test_service_bodies_between_nodes_are_the_references(world):
     run(test())
 
 
+def test_a_tap_sees_what_is_no_message():
+    broken = []
+
+    class Watcher(Tap):
+        points = ("scaleout_in",)
+
+        def on_broken(self, frames):
+            broken.append(frames[1:])
+            seen.set()
+
+    seen = asyncio.Event()
+
+    async def test():
+        async with World("zmq").node(Greeter(), taps=[Watcher()]) as server:
+            with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+                stranger.connect(server.address)
+                stranger.send_multipart([b"", b"no", b"message"])
+                await asyncio.wait_for(seen.wait(), 10)
+        assert broken == [[b"", b"no", b"message"]]
+        assert server.statistics().rejected == 1
+
+    run(test())
+
+
 def test_a_tap_that_raises_does_not_stop_the_node(world):
     class Watcher(Tap):
         points = ("scaleout_in",)

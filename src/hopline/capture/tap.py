@@ -63,6 +63,7 @@ _OVERHEAD: Final = 256
 """Bytes that a record in the list takes beside its frames, about: lists, numbers, the heads of objects."""
 
 _size: Final = itemgetter(4)
+_NO_MESSAGE: Final = Message()
 
 _Row = tuple[str, int, int, int, int, list[bytes], Message | None]
 """Point, sequence number, both clocks, size, frames; or the body alone, and the message it belongs to."""
@@ -157,11 +158,11 @@ class CaptureTap:
         self._rows: list[_Row] = []
         self._numbers: list[int] = []
         self._frames: list[bytes] = []  # appended before their numbers
-        self._seq = dict.fromkeys(POINTS, 0)
-        self._dropped = dict.fromkeys(POINTS, 0)
+        self._seq = dict.fromkeys(DIRECTIONS, 0)
+        self._dropped = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_in = 0
         # Written by the thread only.
-        self._reported = dict.fromkeys(POINTS, 0)
+        self._reported = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_out = 0
         self._full_at = most_bytes
         self._in_hand = 0
@@ -248,6 +249,14 @@ class CaptureTap:
         if count >= _BATCH_RECORDS and not self._is_woken:
             self._is_woken = True
             self._wake.set()
+
+    def on_broken(self, frames: list[bytes]) -> None:
+        """Record what came over the network and is no message.
+
+        Not if only some messages are wanted, or not all of their bodies: nobody knows what this one is, or where its body.
+        """
+        if self._choice is None and self._most_body is None:
+            self.on_message("scaleout_in", _NO_MESSAGE, frames, None)
 
     def on_end(self, end: str, message: Message | None, reason: str) -> None:
         """Not called: a capture records what passes, not how it ends."""

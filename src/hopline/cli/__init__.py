@@ -8,6 +8,7 @@ from hopline import __version__
 from hopline.cli import (
     ask,
     capture,
+    cluster,
     decode,
     doctor,
     dump,
@@ -17,7 +18,9 @@ from hopline.cli import (
     keys,
     node,
     pipeline,
+    rendezvous,
     replay,
+    report,
     routes,
     stats,
     status,
@@ -28,6 +31,7 @@ from hopline.cli import (
 )
 from hopline.cli.looking import LOOKING_EXIT_CODES
 from hopline.cli.replay import REPLAY_EXIT_CODES
+from hopline.cli.report import REPORT_EXIT_CODES
 
 EXIT_CODES = """
 Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is not valid), 2 wrong usage,
@@ -53,6 +57,7 @@ for name, command in {"decode": decode, "encode": encode, "verify": verify, "exp
     app.command(name, epilog=EXIT_CODES)(command.run)
 for name, command in {
     "node": node,
+    "rendezvous": rendezvous,
     "status": status,
     "routes": routes,
     "ask": ask,
@@ -64,7 +69,9 @@ for name, command in {
 for name, command in {"trace": trace, "dump": dump, "flows": flows, "stats": stats}.items():
     app.command(name, epilog=LOOKING_EXIT_CODES)(command.run)
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay.run)
+app.command("report", epilog=REPORT_EXIT_CODES)(report.run)
 app.add_typer(keys.app)
+app.add_typer(cluster.app)
 app.add_typer(capture.app)
 app.add_typer(pipeline.app)
 

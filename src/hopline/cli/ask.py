@@ -7,8 +7,8 @@ import msgspec
 import typer
 
 from hopline.cli.client import (
-    AddressArgument,
     BindOption,
+    ClusterOption,
     ConfigOption,
     PlainTcpOption,
     TimeoutOption,
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 BodyEncoding = Literal["msgpack", "json"]
 
-IdentityArgument = Annotated[str, typer.Argument(metavar="IDENTITY", help="The message identity, such as ORDER.PLACE.")]
-BodyArgument = Annotated[
-    str, typer.Argument(metavar="JSON|-", help="The body in JSON, or - to read it from standard input.")
+WordsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[ADDRESS] IDENTITY [JSON|-]",
+        help="Where the node is, such as tcp://127.0.0.1:5101, but not with --cluster; the message identity, such as "
+        "ORDER.PLACE; the body in JSON, or - to read it from standard input, {} if not said.",
+        show_default=False,
+    ),
 ]
 VersionOption = Annotated[int, typer.Option("--version", min=0, max=0xFFFF, help="The message version, of both.")]
 PartitionOption = Annotated[str, typer.Option("--partition", help="The partition of the message.")]
@@ -43,39 +48,42 @@ class Body:
 
 
 def run(
-    address: AddressArgument,
-    identity: IdentityArgument,
-    body: BodyArgument = "{}",
+    words: WordsArgument,
     *,
     reply: Annotated[str, typer.Option("--reply", metavar="IDENTITY", help="The identity of the answer.")],
     version: VersionOption = 1,
     partition: PartitionOption = "",
     timeout: TimeoutOption = 5.0,
     encoding: EncodingOption = "msgpack",
+    cluster: ClusterOption = None,
     config: ConfigOption = None,
     bind: BindOption = "",
     plain_tcp: PlainTcpOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a request to a running node and print the body of the answer as JSON.
+    """Send a request to a running node, or to any node of a cluster, and print the body of the answer as JSON.
 
     An answer that does not come is one line on standard error with its code: NO_ROUTE, EXPIRED, REMOTE_ERROR and so on.
 
     Example:  hopline ask tcp://127.0.0.1:5101 ORDER.PLACE '{"order_id": "42"}' --reply ORDER.PLACED
     """
+    address, identity, body = said(words, cluster)
     question = declared_body(identity, version, partition, encoding)
     answer = declared_body(reply, version, "", encoding)
     request = question(encoded_body(body, encoding))
 
     async def do(node: "Node", there: bytes, seconds: float) -> Any:  # noqa: ANN401
-        kind = MessageType(identity.encode(), version, partition.encode())
-        await until_known(node, there, kind, min(seconds / 2, 1.0))
+        if there:
+            kind = MessageType(identity.encode(), version, partition.encode())
+            await until_known(node, there, kind, min(seconds / 2, 1.0))
         return (await node.ask(request, answer, node=there, timeout=seconds)).value
 
     value = visit(
         address,
         [identity, reply],
         do,
+        cluster=cluster,
+        is_anybody=bool(cluster),
         config=config,
         timeout=timeout,
         bind=bind,
@@ -85,6 +93,16 @@ def run(
         put(value, _show, as_json=as_json)
     except (TypeError, ValueError) as error:
         raise complaint(f"PAYLOAD_BROKEN: the answer cannot be shown as JSON: {error}", code=1) from None
+
+
+def said(words: list[str], cluster: list[str] | None) -> tuple[str, str, str]:
+    """The address, the identity and the body that stand on the command line; with a cluster no address does."""
+    most = 2 if cluster else 3
+    if not most - 1 <= len(words) <= most:
+        rule = "with --cluster write IDENTITY and perhaps JSON" if cluster else "write ADDRESS, IDENTITY and perhaps JSON"
+        raise complaint(f"{rule}; got {len(words)} of these")
+    address, identity, body = (["", *words] if cluster else words) + ["{}"] * (most - len(words))
+    return address, identity, body
 
 
 def declared_body(identity: str, version: int, partition: str, encoding: BodyEncoding) -> type[Body]:

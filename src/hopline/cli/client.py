@@ -1,4 +1,4 @@
-"""A node for a moment: joins a running node as a peer, says one thing and leaves.
+"""A node for a moment: joins a running node as a peer, or a cluster, says one thing and leaves.
 
 What `status`, `routes`, `ask` and `tell` share. There is no other way into a node than the one that all nodes use, with the
 same domains and keys.
@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from hopline.assembly import Node
     from hopline.identity import MessageType
 
-AddressArgument = Annotated[str, typer.Argument(metavar="ADDRESS", help="Where the node is, such as tcp://127.0.0.1:5101.")]
+AddressArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDRESS",
+        help="Where the node is, such as tcp://127.0.0.1:5101; with --cluster its identity, or how that begins.",
+    ),
+]
+MaybeAddressArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[ADDRESS]",
+        help="Where the node is, such as tcp://127.0.0.1:5101; with --cluster its identity, or how that begins, unless it "
+        "is the only one.",
+        show_default=False,
+    ),
+]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Domains and keys, as the node has them (hopline.toml).")
 ]
@@ -25,6 +40,15 @@ TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, max=3600, h
 BindOption = Annotated[
     str,
     typer.Option("--bind", metavar="ADDRESS", help="Where answers come back to; a free port of this machine by default."),
+]
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="A rendezvous, through which nodes find each other: tcp://HOST:PORT, or tcp://HOST:PORT+PORT with that of its "
+        "broadcast; again for more.",
+    ),
 ]
 PlainTcpOption = Annotated[bool, typer.Option("--plain-tcp", help="Allow connections off this machine without encryption.")]
 
@@ -43,44 +67,49 @@ def visit(
     *,
     config: Path | None,
     timeout: float,
+    cluster: list[str] | None = None,
+    is_anybody: bool = False,
     bind: str = "",
     plain_tcp: bool = False,
     is_strict: bool = False,
 ) -> _T:
     """Join the node at an address, do something with it (our node, its identity, the seconds left) and leave.
 
-    `identities` are those that must be allowed where there are domains. `is_strict`: connect to nobody else, neither to the
-    peers of the configuration nor to where nodes say that they are. Ends the command if it does not work.
+    With `cluster` join that, and the address is what the node is called there. `is_anybody`: any node of the cluster will
+    do, its identity is then empty. `identities` are those that must be allowed where there are domains. `is_strict`: connect
+    to nobody else, neither to the peers of the configuration nor to where nodes say that they are. Ends the command if it
+    does not work.
     """
     import asyncio
 
     from msgspec.structs import replace
 
     from hopline.assembly import Node, Settings, read_settings
+    from hopline.cli.joining import be_quiet, find, until_joined, visitor
     from hopline.transport.address import check_to_bind, check_to_connect
 
+    be_quiet()
+    if not address and not cluster:
+        raise complaint("say where the node is, such as tcp://127.0.0.1:5101, or how to find it: --cluster ADDRESS")
     try:
-        check_to_connect(address)
+        check_cluster(cluster)
+        if not cluster:
+            check_to_connect(address)
         if bind:
             check_to_bind(bind)
         settings = read_settings(config) if config is not None else Settings()
         if missing := missing_identities(settings.domains, identities):
             raise complaint(f"no domain in {config} has {', '.join(missing)}: add what is missing to its identities")
-        if settings.node.curve is not None and address not in settings.node.curve.server_keys:
+        if settings.node.curve is not None and not cluster and address not in settings.node.curve.server_keys:
             raise complaint(f"no server key for {address} in {config}: add it to [node.curve.server_keys]")
-        # What the node of this file records is its own affair, and where it is bound is taken, if it runs.
-        settings = replace(settings, capture=None)
+        # Where the node of this file is bound is taken, if it runs.
+        own = replace(settings.node, plain_tcp=plain_tcp or settings.node.plain_tcp)
+        settings = replace(visitor(settings), node=own)
         only = _Only(address) if is_strict else None
         if only is not None:
             settings = replace(settings, node=replace(settings.node, peers=[]))
-        node = Node(
-            peers=[address],
-            config=settings,
-            bind=bind,
-            plain_tcp=plain_tcp or None,
-            hold_seconds=timeout,
-            may_connect=only,
-        )
+        peers = [] if cluster else [address]
+        node = Node(peers=peers, cluster=cluster or (), config=settings, bind=bind, hold_seconds=timeout, may_connect=only)
     except HoplineError as error:
         raise complaint(str(error)) from None
 
@@ -92,19 +121,29 @@ def visit(
         except HoplineError as error:
             raise complaint(str(error)) from None
         try:
-            identity = await _meet(node, address, deadline, is_alone=not settings.node.peers)
-            if identity is None and only is not None and only.refused:
-                what = f"it says that it is at {only.refused}, and nothing but {address} is touched; name that address"
-                raise complaint(f"NO_ROUTE: a node answers at {address}, but {what}", code=1)
-            if identity is None:
-                what = "is a node running there, with the same domains and keys (--config)?"
-                if settings.node.curve is not None and not bind:
-                    # It connects back to answer, and with CURVE it must know the key behind every address.
-                    what += " With CURVE it also needs our address among its server_keys: say which with --bind"
-                raise complaint(f"NO_ROUTE: nobody answers at {address} within {timeout:g} s: {what}", code=1)
+            if cluster:
+                if not await until_joined(node, deadline):
+                    what = f"nobody who leads a cluster is heard at {', '.join(cluster)} within {timeout:g} s"
+                    raise complaint(f"NO_ROUTE: {what}: is a rendezvous running there?", code=1)
+                identity = b"" if is_anybody else await find(node, address, deadline)
+            else:
+                identity = await _found(deadline)
             return await do(node, identity, max(deadline - loop.time(), 0.01))
         finally:
             await node.stop(_DRAIN_SECONDS)
+
+    async def _found(deadline: float) -> bytes:
+        identity = await _meet(node, address, deadline, is_alone=not settings.node.peers)
+        if identity is None and only is not None and only.refused:
+            what = f"it says that it is at {only.refused}, and nothing but {address} is touched; name that address"
+            raise complaint(f"NO_ROUTE: a node answers at {address}, but {what}", code=1)
+        if identity is None:
+            what = "is a node running there, with the same domains and keys (--config)?"
+            if settings.node.curve is not None and not bind:
+                # It connects back to answer, and with CURVE it must know the key behind every address.
+                what += " With CURVE it also needs our address among its server_keys: say which with --bind"
+            raise complaint(f"NO_ROUTE: nobody answers at {address} within {timeout:g} s: {what}", code=1)
+        return identity
 
     try:
         return asyncio.run(talk())
@@ -134,6 +173,17 @@ class _Only:
             return True
         self.refused = uri
         return False
+
+
+def check_cluster(cluster: list[str] | None) -> list[str]:
+    """The addresses of rendezvous that were given; raises HoplineError if one is none."""
+    from hopline.cluster.endpoints import read_endpoint
+    from hopline.transport.address import check_to_connect
+
+    for text in cluster or ():
+        for address in filter(None, read_endpoint(text)):
+            check_to_connect(address)
+    return cluster or []
 
 
 def missing_identities(domains: object, identities: list[str]) -> list[str]:

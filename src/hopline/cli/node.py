@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from hopline.cli.client import ConfigOption, PlainTcpOption, missing_identities
+from hopline.cli.client import ClusterOption, ConfigOption, PlainTcpOption, check_cluster, missing_identities
 from hopline.cli.terminal import JsonOption, complaint, put
 from hopline.errors import HoplineError
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from rich.console import Console
 
     from hopline.assembly import Node
@@ -38,6 +36,10 @@ def run(
     peer: Annotated[
         list[str] | None, typer.Option("--peer", metavar="ADDRESS", help="Another node; again for more.")
     ] = None,
+    cluster: ClusterOption = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Be the rendezvous of the cluster while nobody else on this machine is.")
+    ] = False,
     config: ConfigOption = None,
     capture: Annotated[
         str | None, typer.Option("--capture", metavar="DIR", help="Record messages into this folder: see `hopline dump`.")
@@ -51,7 +53,10 @@ def run(
     function that returns them. One line says when the node is ready, another one at the end how many messages there were.
     To stop, it lets what is under way end for up to 5 seconds; a second Ctrl-C ends it at once.
 
-    Example:  hopline node orders:Orders --bind tcp://127.0.0.1:5101
+    Nodes find each other by address (--peer), or all together through a rendezvous (--cluster): see `hopline rendezvous`.
+    With --embed the first node of a machine is that too, and another one takes over when it ends.
+
+    Example:  hopline node orders:Orders --bind tcp://127.0.0.1:5101 --cluster tcp://127.0.0.1:8011 --embed
     """
     import asyncio
     import logging
@@ -69,6 +74,8 @@ def run(
         check_to_bind(where)
         for address in [*settings.node.peers, *(peer or ())]:
             check_to_connect(address)
+        if not [*settings.cluster.rendezvous, *check_cluster(cluster)] and embed:
+            raise complaint("say at which address to be the rendezvous, such as --cluster tcp://127.0.0.1:8011")
         found = _import(actors)
     except HoplineError as error:
         raise complaint(str(error)) from None
@@ -82,7 +89,16 @@ def run(
         )
 
     def make(living: "list[Actor]") -> Node:
-        return Node(living, bind=where, peers=peer or (), config=config, capture=capture, plain_tcp=plain_tcp or None)
+        return Node(
+            living,
+            bind=where,
+            peers=peer or (),
+            cluster=cluster or (),
+            embed=embed or None,
+            config=config,
+            capture=capture,
+            plain_tcp=plain_tcp or None,
+        )
 
     try:
         asyncio.run(_serve(make, found, actors, as_json=as_json))
@@ -94,11 +110,19 @@ def run(
 
 async def _serve(make: "Callable[[list[Actor]], Node]", found: object, name: str, *, as_json: bool) -> None:
     """Start, wait for a signal, stop. Actors are made here, so that they may ask for the event loop."""
+    from hopline.cli.ending import Ending
     from hopline.node.control import Control, as_text
     from hopline.node.live import Live
 
     node = make(_actors(found, name))
-    ending = _Ending(node, as_json=as_json)
+
+    def report() -> None:
+        books: dict[str, Any] = {"statistics": asdict(node.statistics()), "dead_letters": node.dead_letters.counts}
+        if node.capture is not None:
+            books["capture"] = node.capture_report()
+        put(books, _show_end, as_json=as_json)
+
+    ending = Ending(report, seconds=DRAIN_SECONDS + _GRACE_SECONDS, why="a handler does not end; leaving it")
     await node.start()
     node.add_actor(Control(node, node.capture_report))
     node.add_actor(Live(node))
@@ -106,53 +130,6 @@ async def _serve(make: "Callable[[list[Actor]], Node]", found: object, name: str
     await ending.asked.wait()
     await node.stop(DRAIN_SECONDS)
     ending.report()
-
-
-class _Ending:
-    """Ends the node when a signal asks for it, and the process if that takes too long.
-
-    The handler runs between any two steps of the main thread, not as a callback of the event loop: so a second Ctrl-C also
-    ends a process whose event loop stands still.
-    """
-
-    def __init__(self, node: "Node", *, as_json: bool) -> None:
-        import asyncio
-        import signal
-        import threading
-
-        self.asked = asyncio.Event()
-        self._node = node
-        self._as_json = as_json
-        self._loop = asyncio.get_running_loop()
-        self._is_asked = False
-        self._once = threading.Lock()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
-
-    def report(self) -> None:
-        """Print the statistics, once."""
-        if self._once.acquire(blocking=False):
-            node = self._node
-            report: dict[str, Any] = {"statistics": asdict(node.statistics()), "dead_letters": node.dead_letters.counts}
-            if node.capture is not None:
-                report["capture"] = node.capture_report()
-            put(report, _show_end, as_json=self._as_json)
-
-    def _hear(self, number: int, _frame: "FrameType | None") -> None:
-        if self._is_asked:
-            os._exit(128 + number)
-        import threading
-
-        self._is_asked = True
-        self._loop.call_soon_threadsafe(self.asked.set)
-        rest = threading.Timer(DRAIN_SECONDS + _GRACE_SECONDS, self._give_up)
-        rest.daemon = True
-        rest.start()
-
-    def _give_up(self) -> None:
-        typer.echo("hopline: a handler does not end; leaving it", err=True)
-        self.report()
-        os._exit(0)
 
 
 def _import(name: str) -> object:

@@ -2,7 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from hopline.cli.client import AddressArgument, BindOption, ConfigOption, PlainTcpOption, TimeoutOption, visit
+from hopline.cli.client import (
+    BindOption,
+    ClusterOption,
+    ConfigOption,
+    MaybeAddressArgument,
+    PlainTcpOption,
+    TimeoutOption,
+    visit,
+)
 from hopline.cli.terminal import JsonOption, put
 
 if TYPE_CHECKING:
@@ -10,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def run(
-    address: AddressArgument,
+    address: MaybeAddressArgument = "",
+    cluster: ClusterOption = None,
     config: ConfigOption = None,
     timeout: TimeoutOption = 5.0,
     bind: BindOption = "",
@@ -30,6 +39,7 @@ def run(
         address,
         ["HOPLINE.ROUTES", "HOPLINE.ROUTESREPORT"],
         lambda node, identity, seconds: node.ask(Routes(), RoutesReport, node=identity, timeout=seconds),
+        cluster=cluster,
         config=config,
         timeout=timeout,
         bind=bind,

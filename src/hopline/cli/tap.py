@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from hopline.cli.client import AddressArgument, BindOption, ConfigOption, PlainTcpOption, TimeoutOption, visit
+from hopline.cli.client import (
+    AddressArgument,
+    BindOption,
+    ClusterOption,
+    ConfigOption,
+    PlainTcpOption,
+    TimeoutOption,
+    visit,
+)
 from hopline.cli.lines import JsonOption, usage_error
 from hopline.cli.terminal import complaint
 from hopline.errors import HoplineError
@@ -33,6 +41,7 @@ def run(
     ] = None,
     bodies: Annotated[bool, typer.Option("--bodies", help="Show bodies too; they are left out otherwise.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many.")] = None,
+    cluster: ClusterOption = None,
     config: ConfigOption = None,
     timeout: TimeoutOption = 5.0,
     bind: BindOption = "",
@@ -87,7 +96,16 @@ def run(
             put_rows(rows, is_json=is_json)
 
     try:
-        visit(address, list(IDENTITIES), show, config=config, timeout=timeout, bind=bind, plain_tcp=plain_tcp)
+        visit(
+            address,
+            list(IDENTITIES),
+            show,
+            cluster=cluster,
+            config=config,
+            timeout=timeout,
+            bind=bind,
+            plain_tcp=plain_tcp,
+        )
     except BrokenPipeError:  # as in `| head`
         sys.stderr.close()
 

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hopline.cli.ask import (
-    BodyArgument,
     EncodingOption,
-    IdentityArgument,
     PartitionOption,
     VersionOption,
+    WordsArgument,
     declared_body,
     encoded_body,
+    said,
 )
 from hopline.cli.client import (
-    AddressArgument,
     BindOption,
+    ClusterOption,
     ConfigOption,
     PlainTcpOption,
     TimeoutOption,
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    address: AddressArgument,
-    identity: IdentityArgument,
-    body: BodyArgument = "{}",
+    words: WordsArgument,
     *,
     until: Annotated[
         Literal["node", "handled"],
@@ -44,31 +42,36 @@ def run(
     partition: PartitionOption = "",
     timeout: TimeoutOption = 5.0,
     encoding: EncodingOption = "msgpack",
+    cluster: ClusterOption = None,
     config: ConfigOption = None,
     bind: BindOption = "",
     plain_tcp: PlainTcpOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message to a running node, and wait for the receipt.
+    """Send a message to a running node, or to any node of a cluster, and wait for the receipt.
 
     A message that does not get there is one line on standard error with its code: NO_ROUTE, EXPIRED and so on.
 
     Example:  hopline tell tcp://127.0.0.1:5101 ORDER.CANCEL '{"order_id": "42"}'
     """
+    address, identity, body = said(words, cluster)
     request = declared_body(identity, version, partition, encoding)(encoded_body(body, encoding))
 
     async def do(node: "Node", there: bytes, seconds: float) -> dict[str, str]:
         from hopline.node.control import as_text
 
-        kind = MessageType(identity.encode(), version, partition.encode())
-        await until_known(node, there, kind, min(seconds / 2, 1.0))
+        if there:
+            kind = MessageType(identity.encode(), version, partition.encode())
+            await until_known(node, there, kind, min(seconds / 2, 1.0))
         receipt = await node.deliver(request, until=until, node=there, timeout=seconds)
-        return {"reached": receipt.reached, "node": as_text(there)}
+        return {"reached": receipt.reached, "node": as_text(receipt.node)}
 
     receipt = visit(
         address,
         [identity],
         do,
+        cluster=cluster,
+        is_anybody=bool(cluster),
         config=config,
         timeout=timeout,
         bind=bind,

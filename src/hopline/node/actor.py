@@ -47,6 +47,8 @@ class Actor:
             (`restarted`), or it is stopped. A stopped actor takes no more messages; they go to others, if there are any.
         most_restarts: how often within `restart_seconds` another one may take over before the actor is stopped.
         restart_seconds: see there.
+        drop_copies_seconds: how long a message from another node is remembered after it was handled well, so that a copy of
+            it (the same flow, type and body) is confirmed and not handled again; 0 for not at all. See `copies.py`.
     """
 
     concurrency: ClassVar[int] = 1
@@ -57,6 +59,7 @@ class Actor:
     when_failed: ClassVar[Recovery] = "resume"
     most_restarts: ClassVar[int] = 10
     restart_seconds: ClassVar[float] = 60.0
+    drop_copies_seconds: ClassVar[float] = 0.0
     partition: str | bytes = b""
 
     def failed(self, error: BaseException) -> None:

@@ -97,14 +97,14 @@ class Control(Actor):
         """Report the routes."""
         node = self._node
         actors = [
-            ActorRow(_actor(host.identity), _rows(host.types), type(host.actor).__qualname__, host.actor.local_only)
+            ActorRow(_actor(host.identity), type_rows(host.types), type(host.actor).__qualname__, host.actor.local_only)
             for host in node._hosts.values()  # noqa: SLF001 - our own
         ]
         nodes = [
             NodeRow(
                 as_text(identity),
                 known.uri,
-                [ActorRow(_actor(actor), _rows(known.actors[actor])) for actor in sorted(known.actors)],
+                [ActorRow(_actor(actor), type_rows(known.actors[actor])) for actor in sorted(known.actors)],
                 len(known.hubs),
             )
             for identity, known in node.routes().items()
@@ -130,7 +130,8 @@ def _actor(identity: bytes) -> str:
     return as_text(identity[1:] if is_actor(identity) else identity)
 
 
-def _rows(types: "set[MessageType] | list[MessageType]") -> list[TypeRow]:
+def type_rows(types: "set[MessageType] | list[MessageType]") -> list[TypeRow]:
+    """Message types in text, in the order of their names."""
     rows = [
         TypeRow(
             as_text(kind.identity),

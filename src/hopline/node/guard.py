@@ -43,7 +43,7 @@ class Guard:
 
     def domain_for(self, message: Message) -> str:
         """The domain that a message leaves in; raises SecurityError if its identity belongs to none."""
-        if message.domain and message.identity in _IN_ANY_DOMAIN:
+        if message.domain and message.identity in _IN_ANY_DOMAIN and not self._domains.has(message.identity):
             return message.domain
         return self._domains.of(message.identity).name
 

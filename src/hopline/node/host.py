@@ -18,6 +18,7 @@ from hopline.errors import HoplineError, PayloadError
 from hopline.flow import message_uid
 from hopline.identity import MessageType
 from hopline.node.actor import Actor, Context, Handler, handlers_of
+from hopline.node.copies import Copies
 from hopline.node.eager import run_eagerly
 from hopline.node.envelope import Envelope
 from hopline.node.routes import Key, key_of
@@ -61,6 +62,9 @@ class Surroundings(Protocol):
 
     def handled(self, envelope: Envelope) -> None:
         """Hear that a handler has ended well."""
+
+    def repeated(self, envelope: Envelope) -> None:
+        """Hear that a message was a copy of one that was handled: it has ended as well as that."""
 
     def failed(self, envelope: Envelope, error: BaseException) -> None:
         """Hear that a handler has failed: counted, and the caller is told."""
@@ -112,6 +116,7 @@ class ActorHost:
         self._blocked: dict[int, list[Waits]] = {}
         """Handlers that have ended, by envelope, and whom their outputs wait for."""
         self._restarts: deque[int] = deque(maxlen=max(actor.most_restarts, 1))
+        self._copies = Copies(actor.drop_copies_seconds) if actor.drop_copies_seconds else None
         self._turning = False
         self._is_closed = False
 
@@ -123,7 +128,8 @@ class ActorHost:
     @property
     def is_stuck(self) -> bool:
         """Whether every running handler waits for somebody to take its outputs."""
-        return len(self._blocked) >= self._running > 0
+        copies = self._copies.waiting if self._copies is not None else 0
+        return len(self._blocked) >= self._running - copies > 0
 
     def _use(self, handlers: list[Handler]) -> None:
         self._handlers: dict[Key, Handler] = {key_of(handler.type): handler for handler in handlers}
@@ -178,6 +184,8 @@ class ActorHost:
             except PayloadError as error:
                 self._around.refused(envelope, "REJECTED", str(error))
                 return
+        if self._copies is not None and envelope.is_from_outside and self._is_copy(envelope):
+            return
         self._running += 1
         arguments = (payload, Context(message, self._node)) if wants_context else (payload,)
         if mode == "thread":
@@ -191,6 +199,17 @@ class ActorHost:
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _is_copy(self, envelope: Envelope) -> bool:
+        """Whether a message is a copy, and so has ended, or will end with the first one; until then it has its slot."""
+        assert self._copies is not None  # noqa: S101 - for mypy: asked before
+        known = self._copies.begin(envelope.message, self._around.now_ns())
+        if known == "known":
+            self._around.repeated(envelope)
+        elif known == "running":
+            self._running += 1
+            self._copies.wait(envelope)
+        return known != "new"
 
     def _thread_done(self, envelope: Envelope, future: asyncio.Future[Any]) -> None:
         self._tasks.discard(future)
@@ -213,7 +232,7 @@ class ActorHost:
         if error is not None:
             self._failed(envelope, error)
             self._recover(error)
-            self._release()
+            self._release(envelope)
             return
         if result is not None:
             if isinstance(result, list) or type(result) is tuple:
@@ -224,7 +243,7 @@ class ActorHost:
             except HoplineError as refused:
                 # What a handler returned cannot be sent: that is a failure of the handler.
                 self._failed(envelope, refused)
-                self._release()
+                self._release(envelope)
                 return
             if full is not None:
                 self._park(full, envelope, lambda: self._finish(envelope))
@@ -233,7 +252,7 @@ class ActorHost:
 
     def _finish(self, envelope: Envelope) -> None:
         self._around.handled(envelope)
-        self._release()
+        self._release(envelope, is_well=True)
 
     def _failed(self, envelope: Envelope, error: BaseException) -> None:
         self._suspect(envelope)
@@ -256,7 +275,7 @@ class ActorHost:
             except HoplineError as refused:
                 has_failed = True
                 self._failed(envelope, refused)
-                self._release()
+                self._release(envelope)
                 return
             if full is not None:
                 blocked += 1
@@ -328,8 +347,15 @@ class ActorHost:
     def _is_poison(self, message: Message) -> bool:
         return self._suspects[message.correlation_id].get(message_uid(message), 0) >= self.actor.quarantine_after
 
-    def _release(self) -> None:
+    def _release(self, envelope: Envelope, *, is_well: bool = False) -> None:
         self._running -= 1
+        if self._copies is not None and envelope.is_from_outside:
+            for copy in self._copies.end(envelope.message, self._around.now_ns(), is_well=is_well):
+                self._running -= 1
+                if self._is_closed:
+                    self._around.refused(copy, "CLOSED", "the node is stopping")
+                else:
+                    self._start(copy)
         # A handler that ends at once releases its slot while a turn is still going: turns must not nest.
         if (self._waiting or self._room) and not self._turning:
             self._turn()

@@ -30,6 +30,9 @@ OUR_ERRORS: Final = "hopline."
 
 TICKS_PER_SECOND: Final = 10_000_000
 
+MOST_POINTS: Final = 1000
+"""Sets of callback points of messages that were made elsewhere."""
+
 Collect = Literal["first", "all"]
 
 
@@ -140,6 +143,7 @@ class MessageHub:
         self._next_key = 0
         self._promises: dict[int, Promise] = {}
         self._by_flow: dict[bytes, int] = {}
+        self._points: dict[tuple[tuple[MessageType, ...], tuple[MessageType, ...]], tuple[MessageType, ...]] = {}
         self._deadlines = Deadlines(clock, self._expire)
 
     def __len__(self) -> int:
@@ -186,6 +190,26 @@ class MessageHub:
         self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
         self._by_flow[flow] = key
         return Envelope(message, payload, now_ns), promise
+
+    def promise(self, message: Message, wait: Wait, timeout: float) -> tuple[Envelope, Promise]:
+        """Let a message that is already made wait for callbacks. Its flow, its addresses and its TTL stay as they are.
+
+        What comes back by callback points of its own comes here too, and ends here.
+        """
+        self._next_key = key = self._next_key + 1
+        message = msgspec.structs.replace(
+            message,
+            trace_options=TRACE_ROUTING,
+            callback_points=self._joined(wait.points, message.callback_points) if message.callback_points else wait.points,
+            callback_key=key,
+            callback_receiver_identity=self.identity,
+            callback_receiver_node_identity=self._node,
+        )
+        now_ns = self._now_ns()
+        queue = self._deadlines.add(key, timeout, now_ns)
+        self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
+        self._by_flow[message.correlation_id] = key
+        return Envelope(message, None, now_ns), promise
 
     def receive(self, envelope: Envelope) -> bool:
         """Take a callback; False if nobody waits for it any more."""
@@ -235,6 +259,12 @@ class MessageHub:
             if promise is not None and node not in promise.nodes:
                 promise.nodes += (node,)
 
+    def not_sent_to(self, message: Message, node: bytes) -> None:
+        """Note that a request has not left for a node after all."""
+        promise = self._promises.get(message.callback_key)
+        if promise is not None and message.callback_receiver_identity == self.identity:
+            promise.nodes = tuple(other for other in promise.nodes if other != node)
+
     def held(self, message: Message, *, is_held: bool) -> None:
         """Note whether a request waits for a route: if its time ends meanwhile, nobody was there."""
         if message.callback_receiver_identity == self.identity:
@@ -249,6 +279,15 @@ class MessageHub:
                 self._fail(promise, DeliveryError("PEER_LOST", "the node that had the request is gone"))
             else:
                 promise.nodes = tuple(other for other in promise.nodes if other != node)
+
+    def _joined(self, points: tuple[MessageType, ...], more: tuple[MessageType, ...]) -> tuple[MessageType, ...]:
+        """Points and others behind them: the same tuple each time, by which the codec knows them."""
+        joined = self._points.get((points, more))
+        if joined is None:
+            if len(self._points) >= MOST_POINTS:
+                self._points.clear()
+            joined = self._points[points, more] = points + tuple(point for point in more if point not in points)
+        return joined
 
     def abandon(self, promise: Promise) -> None:
         """Stop waiting: the one who asked has gone."""

@@ -24,8 +24,9 @@ from hopline.node.guard import HANDLED, Guard
 from hopline.node.host import ActorHost, Waits
 from hopline.node.hub import TICKS_PER_SECOND, MessageHub, Promise, Wait
 from hopline.node.ids import Ids
+from hopline.node.membership import Membership
 from hopline.node.outputs import Outputs
-from hopline.node.peers import Peers
+from hopline.node.peers import Peers, Spoken
 from hopline.node.router import MessageRouter
 from hopline.node.routes import NodeRoutes, RoutingTable
 from hopline.node.statistics import Books, Statistics
@@ -76,6 +77,7 @@ class Node:
         hold_seconds: how long a message waits for a route that is not there yet.
         hop_limit: over how many nodes a message may go.
         may_connect: asked before we connect to an address, also to one that another node announced.
+        membership: the node's place in a cluster; it needs a transport.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Node:
         hold_seconds: float = 5.0,
         hop_limit: int = 32,
         may_connect: Callable[[str], bool] = lambda _: True,
+        membership: Membership | None = None,
     ) -> None:
         self._ids = Ids()
         self.identity = identity or self._ids.guid()
@@ -104,6 +107,7 @@ class Node:
         self._hold_seconds = hold_seconds
         self._hop_limit = hop_limit
         self._may_connect = may_connect
+        self.membership = membership
         self._table: RoutingTable[ActorHost | MessageHub] = RoutingTable(self.identity)
         self._books = Books()
         self._hosts: dict[bytes, ActorHost] = {}
@@ -141,7 +145,15 @@ class Node:
             for actor in self._first_actors:
                 self.add_actor(actor)
             if self._transport is not None:
-                self._peers = Peers(self._router, self._transport, self._addresses, self._domains, self._may_connect)
+                self._peers = Peers(
+                    self._router,
+                    self._transport,
+                    clock=self.clock,
+                    addresses=self._addresses,
+                    domains=self._domains,
+                    may_connect=self._may_connect,
+                    membership=self.membership,
+                )
                 self._router.away = self._peers
                 await self._peers.start()
         except BaseException:
@@ -308,8 +320,20 @@ class Node:
         receiver: bytes = b"",
     ) -> Receipt:
         """Send a message and wait for a receipt: that it reached a node, or (between Hopline nodes) that it was handled."""
-        wait = _RECEIPTS[until]
-        answer: Message = await self._ask(payload, wait, timeout, node=node, receiver=receiver)
+        return self._receipt(until, await self._ask(payload, _RECEIPTS[until], timeout, node=node, receiver=receiver))
+
+    async def deliver_message(
+        self, message: Message, /, *, until: Literal["node", "handled"] = "node", timeout: float = DEFAULT_TIMEOUT
+    ) -> Receipt:
+        """Send a message that is already made, its body as bytes, and wait for a receipt as `deliver` does.
+
+        Type, body, flow, addresses, distribution, domain and TTL are as the message says (no TTL: it never expires);
+        signature and trail are ours. Answers by its callback points come to us and end here: nobody waits for them. A
+        broadcast is confirmed by the first node that has it.
+        """
+        return self._receipt(until, await self._ask(None, _RECEIPTS[until], timeout, message=message))
+
+    def _receipt(self, until: Literal["node", "handled"], answer: Message) -> Receipt:
         own = answer.routing[len(answer.routing) - answer.hops :] if answer.hops > 0 else ()
         return Receipt(until, own[0].identity if own else self.identity)
 
@@ -350,13 +374,17 @@ class Node:
         node: bytes = b"",
         receiver: bytes = b"",
         distribution: Distribution = Distribution.UNICAST,
+        message: Message | None = None,
     ) -> Any:  # noqa: ANN401 - what the wait says
         if self._state != "running":
             raise DeliveryError("CLOSED", f"the node is {self._state}")
         self._unbroken += 1
         if self._unbroken >= BREATH:
             await self._breathe()
-        envelope, promise = self._hub.request(type_of(payload), payload, wait, timeout, receiver, node, distribution)
+        if message is None:
+            envelope, promise = self._hub.request(type_of(payload), payload, wait, timeout, receiver, node, distribution)
+        else:
+            envelope, promise = self._hub.promise(message, wait, timeout)
         full = self._send(envelope)
         try:
             if full is not None:
@@ -405,6 +433,15 @@ class Node:
         links = self._peers.count if self._peers is not None else 0
         pending = 0 if self._state == "new" else len(self._hub)
         return self._books.snapshot(promises_pending=pending, links=links)
+
+    def reaches(self, node: bytes) -> bool:
+        """Whether we are connected to another node that we know; if not, we begin to connect."""
+        peer = self._peers.peer(node) if self._peers is not None else None
+        return peer is not None and peer.link.is_connected
+
+    def speaks(self, node: bytes) -> Spoken | None:
+        """What another node speaks; None if it has not told us about itself."""
+        return self._peers.speaks(node) if self._peers is not None else None
 
     def routes(self) -> dict[bytes, NodeRoutes]:
         """What other nodes can take, as far as we know."""

@@ -72,6 +72,11 @@ class Outputs:
         full = self._dispatch(envelope)
         return None if full is None else _Parked(self._router, full, envelope)
 
+    def repeated(self, envelope: Envelope) -> None:
+        """A message was a copy of one that was handled: to its sender that is the same."""
+        self._books.repeated += 1
+        self._router.handled(envelope)
+
     def failed(self, envelope: Envelope, error: BaseException) -> None:
         """A handler has failed: its message has been handled all the same, and the caller is told."""
         self._books.failures += 1

@@ -1,34 +1,29 @@
-"""The way to other nodes: links, which node is behind which, and the routes they tell each other.
+"""The way to other nodes: links, and which node is behind which.
 
-An address is enough to be a peer. When a link connects we send what we can take (KINO.REGEXTROUTE, once in each domain)
-and ask for the other's (KINO.REQCLUSTROUTES); whoever hears of a node that it has no link to connects back. So two nodes of
-which one knows the other's address find each other, and a node that comes back is used again.
+An address is enough to be a peer. When a link to such an address connects we send what we can take (KINO.REGEXTROUTE, once
+in each domain) and ask for the other's (KINO.REQCLUSTROUTES); whoever hears of a node that way connects back. So two nodes
+of which one knows the other's address find each other, and a node that comes back is used again.
 
-What a peer speaks is learned from what it sends: it is answered in its own format. What is not signed as it must be has been
-refused before it comes here.
+Nodes that we hear of through a cluster tell us their routes there. A link to one of them is made when there is something to
+send, as 200 nodes need not all be connected to each other; if it does not come about soon, the node is taken for lost.
+
+What a peer speaks is learned from what it sends: it is answered in its own format. What messages about routes do to our
+tables is in `service.py`.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from hopline.errors import HoplineError, TransportError
+from hopline.errors import TransportError
 from hopline.identity import MessageType
-from hopline.payload.service import (
-    MessageContract,
-    RegisterExternalRoute,
-    RegisterExternalRouteV4,
-    RequestClusterRoutes,
-    RequestNodeRoutes,
-    RouteRegistration,
-    ServicePayload,
-    UnregisterMessageRoute,
-    UnregisterMessageRouteV4,
-    UnregisterNode,
-    read_service,
-)
+from hopline.node.announcements import Announcements, Said
+from hopline.node.clock import Clock
+from hopline.node.membership import Membership
+from hopline.node.service import ServiceHandlers, format_of
+from hopline.payload.service import Ping, RequestClusterRoutes
 from hopline.security import Domains
 from hopline.transport.base import Link, Transport
 from hopline.wire import Decoded, FormatName, Message, encode
@@ -38,15 +33,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hopline.node")
 
-ZERO_FLOW: Final = b"00000000-0000-0000-0000-000000000000"
-"""The correlation id of messages that belong to no flow."""
-
 MOST_PEERS: Final = 10_000
 """Nodes we connect to at most: their number comes from outside."""
 
 MOST_NODES_PER_ADDRESS: Final = 4
-MOST_TYPES: Final = 10_000
-"""Types that one announcement may name."""
+
+CONNECT_SECONDS: Final = 3.0
+"""How long a node that we heard of may take to be reached. One that announced itself was bound before."""
+
+
+class Spoken(NamedTuple):
+    """What a node speaks: a format, and whether it takes bundles."""
+
+    format: FormatName = "v6"
+    variant: str | None = None
+    takes_bundles: bool = False
 
 
 class LinkedPeer:
@@ -58,6 +59,11 @@ class LinkedPeer:
         self.format: FormatName = "v6"
         self.variant: str | None = None
         self._room: list[Callable[[], None]] = []
+
+    def speaks(self, spoken: Spoken) -> None:
+        """Speak so with this peer from now on."""
+        self.format, self.variant = spoken.format, spoken.variant
+        self.link.takes_bundles = spoken.takes_bundles
 
     def send(self, frames: list[bytes]) -> bool:
         """Hand over a message; False if the link is full."""
@@ -75,38 +81,49 @@ class LinkedPeer:
 
 
 class Peers:
-    """All other nodes this one knows. It listens to the transport."""
+    """All other nodes this one knows. It listens to the transport, and is the Member that a membership knows."""
 
     def __init__(
         self,
         router: "MessageRouter",
         transport: Transport,
+        *,
+        clock: Clock,
         addresses: tuple[str, ...] = (),
         domains: Domains | None = None,
         may_connect: Callable[[str], bool] = lambda _: True,
+        membership: Membership | None = None,
     ) -> None:
+        self.identity = router.table.node
+        self.clock = clock
+        self.membership = membership
+        self.announcements = Announcements(router.table, domains, router.guard)
         self._router = router
         self._transport = transport
         self._addresses = addresses
         self._may_connect = may_connect
-        self._domains = domains
+        self._service = ServiceHandlers(self, router)
         self._links: dict[str, LinkedPeer] = {}
         self._nodes: dict[bytes, LinkedPeer] = {}
+        self._spoken: dict[bytes, Spoken] = {}
         self._stalled = 0
 
     async def start(self) -> None:
-        """Bind, and connect to the addresses we were given."""
+        """Bind, connect to the addresses we were given, and join the cluster."""
         await self._transport.start(self)
+        self.announcements.address = self._transport.address
         self._router.own_entry = msgspec.structs.replace(self._router.own_entry, uri=self._transport.address)
         for address in self._addresses:
-            self._connect(address)
+            self.connect(address)
+        if self.membership is not None:
+            await self.membership.start(self)
 
     def say_goodbye(self) -> None:
         """Tell everybody that we leave, so that nobody sends us more."""
-        goodbye = UnregisterNode(self._transport.address, self._router.table.node)
-        for peer in self._links.values():
-            if peer.link.is_connected:
-                self._tell(peer, goodbye)
+        for peer in self._told:
+            self._tell(peer, self.announcements.goodbyes())
+        if self.membership is not None:
+            self.membership.say_goodbye()
 
     async def close(self, linger: float) -> None:
         """Close; what still waits in a queue ends here."""
@@ -114,6 +131,8 @@ class Peers:
             for frames in peer.link.close():
                 self._router.take_back(frames)
             peer.has_room()
+        if self.membership is not None:
+            await self.membership.close()
         await self._transport.close(linger)
 
     @property
@@ -126,6 +145,20 @@ class Peers:
         """Routes may always come: whoever knows our address can announce some."""
         return True
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether there is a cluster that does not hear us yet."""
+        return self.membership is not None and not self.membership.is_joined
+
+    @property
+    def _told(self) -> list[LinkedPeer]:
+        """Who is told about our routes directly: all that are connected, unless the cluster tells them."""
+        return [
+            peer
+            for peer in self._links.values()
+            if peer.link.is_connected and (self.membership is None or peer.link.address in self._addresses)
+        ]
+
     # For the router.
 
     def peer(self, node: bytes) -> LinkedPeer | None:
@@ -133,41 +166,81 @@ class Peers:
         peer = self._nodes.get(node)
         if peer is None:
             uri = self._router.table.uri_of(node)
-            peer = self._connect(uri) if uri else None
-            if peer is not None:
-                peer.nodes.add(node)
-                self._nodes[node] = peer
+            peer = self.connect(uri) if uri else None
+            if peer is None:
+                self.leave(node)
+                return None
+            self.attach(node, peer)
+            if self.membership is not None:
+                self.membership.uses(node)
         return peer
+
+    def speaks(self, node: bytes) -> Spoken | None:
+        """What a node speaks, if it has told about itself."""
+        return self._spoken.get(node)
 
     def serve(self, decoded: Decoded) -> bool:
         """Take a message about routes; False if it is none."""
-        message = decoded.message
-        serve = _SERVED.get(message.identity)
-        if serve is None or message.partition or message.version not in (1, b"1.0"):
-            return False
-        try:
-            serve(self, read_service(message.identity, message.body, era=_era(decoded.format)), decoded)
-        except HoplineError as error:
-            logger.warning("cannot serve %s: %s", message.identity.decode(errors="replace"), error)
-        return True
+        return self._service.serve(decoded)
+
+    def look_for(self, message: Message) -> None:
+        """Ask who can take a message: nobody we know can."""
+        if self.membership is not None:
+            self.membership.look_for(message)
 
     def announce(self) -> None:
         """Tell everybody what we can take: it has changed."""
-        for peer in self._links.values():
-            if peer.link.is_connected:
-                self._announce(peer)
+        for peer in self._told:
+            self.announce_to(peer)
+        if self.membership is not None:
+            self.membership.announce()
 
     def withdraw(self, actor: bytes, types: Iterable[MessageType]) -> None:
         """Tell everybody what one of our actors no longer takes."""
-        still = {kind for _, kinds in self._router.table.announced() for kind in kinds}
-        for peer in self._links.values():
-            if peer.link.is_connected:
-                # Old peers know what a node takes, not which of its actors.
-                gone = [kind for kind in types if peer.format not in ("v3", "v4") or kind not in still]
-                for name in [domain.name for domain in self._domains] if self._domains is not None else [""]:
-                    contracts = tuple(MessageContract.of(kind) for kind in gone if self._belongs(kind, name))
-                    if contracts:
-                        self._tell(peer, self._unregistration(peer, actor, contracts), name)
+        gone = list(types)
+        for peer in self._told:
+            self._tell(peer, self.announcements.withdrawals(actor, gone, peer.format))
+        if self.membership is not None:
+            self.membership.withdraw(actor, gone)
+
+    # For the membership.
+
+    def hear(self, frames: list[bytes], decoded: Decoded | None) -> None:
+        """Take a message about routes that came through the cluster, or count one that could not be decoded."""
+        if decoded is None:
+            self._router.refuse_unread("a message of the cluster cannot be read")
+        else:
+            self._router.take_service(frames, decoded, self._service.serve_cluster)
+
+    def said(self, message: Message, frames: list[bytes]) -> None:
+        """Note that a message of ours went to the cluster."""
+        self._router.books.sent_locally += 1
+        self._router.sent(message, frames)
+
+    def forget(self, node: bytes) -> str:
+        """A node is gone: its routes, its link if nobody else is behind it, and the hope of those who wait for it."""
+        peer = self._nodes.pop(node, None)
+        self._spoken.pop(node, None)
+        self._service.forget(node)
+        uri = self._router.table.uri_of(node) or ""
+        self._router.table.remove_node(node)
+        if peer is not None:
+            peer.nodes.discard(node)
+            self._drop(peer)
+        self._router.hub.node_lost(node)  # not before what has not left takes another way
+        return uri
+
+    def leave(self, node: bytes) -> None:
+        """Have nothing to do with a node any more, here and in the cluster."""
+        self.forget(node)
+        if self.membership is not None:
+            self.membership.left(node)
+
+    def check(self, node: bytes) -> None:
+        """Connect to a node and say something: that it is there shows in the connection."""
+        peer = self.peer(node)
+        if peer is not None:
+            self._tell(peer, [next(iter(self.announcements.everywhere(Ping())))])
 
     # From the transport.
 
@@ -190,21 +263,29 @@ class Peers:
         self._router.refuse_unread(f"{reason} ({size} bytes)")
 
     def on_connected(self, link: Link) -> None:
-        """A peer can be reached: exchange routes."""
+        """A peer can be reached: exchange routes, unless the cluster does that."""
         peer = self._links.get(link.address)
-        if peer is not None:
-            self._announce(peer)
-            self._tell(peer, RequestClusterRoutes(self._transport.address, self._router.table.node))
+        if peer is not None and (self.membership is None or link.address in self._addresses):
+            self.announce_to(peer)
+            self._tell(peer, self.announcements.everywhere(RequestClusterRoutes(self._transport.address, self.identity)))
 
     def on_lost(self, link: Link, unsent: list[list[bytes]]) -> None:
         """A peer is gone: who waits for it alone is told, and what was not sent looks for another way."""
         peer = self._links.get(link.address)
-        if peer is None:
-            return
-        for node in list(peer.nodes):
-            self._forget(node)
+        if peer is not None:
+            self._lose(peer, unsent)
+
+    def _lose(self, peer: LinkedPeer, unsent: list[list[bytes]]) -> None:
+        table = self._router.table
+        uris = {node: table.uri_of(node) or "" for node in peer.nodes}
+        for node in uris:
+            table.remove_node(node)
         for frames in unsent:
             self._router.take_back(frames)
+        for node, uri in uris.items():
+            self.forget(node)
+            if self.membership is not None:
+                self.membership.lost(node, uri)
         peer.has_room()
         self._drop(peer)
 
@@ -214,9 +295,10 @@ class Peers:
         if peer is not None:
             peer.has_room()
 
-    # Routes.
+    # Links.
 
-    def _connect(self, address: str) -> LinkedPeer | None:
+    def connect(self, address: str) -> LinkedPeer | None:
+        """The link to an address, made if need be; None if it may not be or cannot be made."""
         peer = self._links.get(address)
         if peer is None:
             if len(self._links) >= MOST_PEERS or not self._may_connect(address):
@@ -228,111 +310,41 @@ class Peers:
                 logger.warning("cannot connect to %s: %s", address, error)
                 return None
             peer = self._links[address] = LinkedPeer(link)
+            if address not in self._addresses:
+                self.clock.call_later(CONNECT_SECONDS, lambda: self._give_up(address, peer))
         return peer
 
-    def _announce(self, peer: LinkedPeer) -> None:
-        for name in [domain.name for domain in self._domains] if self._domains is not None else [""]:
-            routes = []
-            for receiver, types in self._router.table.announced():
-                allowed = [kind for kind in types if self._belongs(kind, name)]
-                if allowed or not types:
-                    routes.append(RouteRegistration(receiver, tuple(map(MessageContract.of, allowed))))
-            if routes:
-                self._tell(peer, self._registration(peer, routes), name)
+    def _give_up(self, address: str, peer: LinkedPeer) -> None:
+        """A node that we heard of cannot be reached."""
+        if self._links.get(address) is peer and not peer.link.is_connected:
+            del self._links[address]
+            unsent = peer.link.close()
+            self._lose(peer, unsent)
 
-    def _registration(self, peer: LinkedPeer, routes: list[RouteRegistration]) -> ServicePayload:
-        uri, node = self._transport.address, self._router.table.node
-        if peer.format not in ("v3", "v4"):
-            return RegisterExternalRoute(uri, node, tuple(routes))
-        contracts = [contract for route in routes for contract in route.message_contracts]
-        hubs = [route.receiver_identity for route in routes if not route.message_contracts]
-        contracts += [MessageContract(0, hub, b"", is_any_identifier=True) for hub in hubs]
-        return RegisterExternalRouteV4(uri, node, tuple(contracts))
-
-    def _unregistration(self, peer: LinkedPeer, actor: bytes, contracts: tuple[MessageContract, ...]) -> ServicePayload:
-        uri, node = self._transport.address, self._router.table.node
-        if peer.format in ("v3", "v4"):
-            return UnregisterMessageRouteV4(uri, node, contracts)
-        return UnregisterMessageRoute(uri, node, (RouteRegistration(actor, contracts),))
-
-    def _belongs(self, kind: MessageType, domain: str) -> bool:
-        return self._domains is None or self._domains.may_say(domain, kind.identity)
-
-    def _tell(self, peer: LinkedPeer, payload: ServicePayload, domain: str | None = None) -> None:
-        """Send a message about routes; without a domain, once in each of ours."""
-        if domain is None:
-            for name in [item.name for item in self._domains] if self._domains is not None else [""]:
-                self._tell(peer, payload, name)
-            return
-        message = Message(
-            identity=payload.identity, version=1, body=payload.write(), correlation_id=ZERO_FLOW, domain=domain
-        )
-        if self._router.guard is not None:
-            signature = self._router.guard.signature(message, domain, message.body)
-            message = msgspec.structs.replace(message, signature=signature)
-        frames = encode(message, peer.format, peer.variant)
-        if peer.send(frames):
-            self._router.books.sent_locally += 1
-            self._router.sent(message, frames)
-
-    def _registered(self, payload: ServicePayload, decoded: Decoded) -> None:
-        if isinstance(payload, RegisterExternalRoute):
-            node, uri, routes = payload.node_identity, payload.uri, payload.routes
-        elif isinstance(payload, RegisterExternalRouteV4):
-            node, uri = payload.socket_identity, payload.uri
-            routes = (RouteRegistration(node, tuple(c for c in payload.message_contracts if not c.is_any_identifier)),)
-        else:
-            return
-        if not node or not uri or node == self._router.table.node:
-            return
-        peer = self._connect(uri)
-        if peer is None or sum(len(route.message_contracts) for route in routes) > MOST_TYPES:
-            return
+    def attach(self, node: bytes, peer: LinkedPeer) -> None:
+        """A node is behind a link."""
         peer.nodes.add(node)
         while len(peer.nodes) > MOST_NODES_PER_ADDRESS:
             # One address is one node, or the last few that lived there; whoever invents more forgets its own.
-            self._forget(next(name for name in peer.nodes if name != node))
-        peer.format, peer.variant = _era(decoded.format), decoded.variant or None
-        peer.link.takes_bundles = self._transport.takes_bundles(decoded.message.socket_identity)
+            self.leave(next(name for name in peer.nodes if name != node))
         self._nodes[node] = peer
-        domain = decoded.message.domain
-        for route in routes:
-            kinds = [contract.type for contract in route.message_contracts]
-            allowed = [kind for kind in kinds if self._belongs(kind, domain)]
-            self._router.table.add_remote(node, uri, route.receiver_identity or b"", allowed)
-        if isinstance(payload, RegisterExternalRouteV4):
-            # There a hub is a contract that fits every message which names it as its receiver.
-            for contract in payload.message_contracts:
-                if contract.is_any_identifier and contract.identity:
-                    self._router.table.add_remote(node, uri, contract.identity, (), takes_all=True)
-        self._router.routes_changed()
+        spoken = self._spoken.get(node)
+        if spoken is not None:
+            peer.speaks(spoken)
 
-    def _unregistered(self, payload: ServicePayload, decoded: Decoded) -> None:
-        if isinstance(payload, UnregisterMessageRoute):
-            node, routes = payload.receiver_node_identity, payload.routes
-        elif isinstance(payload, UnregisterMessageRouteV4):
-            # There a node is its own only receiver: see `_registered`.
-            node = payload.socket_identity
-            routes = (RouteRegistration(node, payload.message_contracts),)
-        else:
-            return
-        for route in routes if node else ():
-            kinds = [contract.type for contract in route.message_contracts]
-            allowed = [kind for kind in kinds if self._belongs(kind, decoded.message.domain)]
-            self._router.table.remove_remote(node or b"", route.receiver_identity or b"", allowed)
-
-    def _left(self, payload: ServicePayload, _decoded: Decoded) -> None:
-        node = payload.receiver_node_identity if isinstance(payload, UnregisterNode) else None
-        if node and node in self._nodes:
-            self._forget(node)
-
-    def _forget(self, node: bytes) -> None:
-        peer = self._nodes.pop(node, None)
-        self._router.table.remove_node(node)
-        self._router.hub.node_lost(node)
+    def learn(self, node: bytes, decoded: Decoded) -> None:
+        """A node has told about itself: speak with it as it does."""
+        takes_bundles = self._transport.takes_bundles(decoded.message.socket_identity)
+        # A Hopline node may have to speak to its cluster as the oldest one there does.
+        spoken = Spoken(takes_bundles=True) if takes_bundles else Spoken(format_of(decoded), decoded.variant or None)
+        self._spoken[node] = spoken
+        peer = self._nodes.get(node)
         if peer is not None:
-            peer.nodes.discard(node)
-            self._drop(peer)
+            peer.speaks(spoken)
+
+    def announce_to(self, peer: LinkedPeer) -> None:
+        """Tell one peer what we can take."""
+        self._tell(peer, self.announcements.registrations(peer.format))
 
     def _drop(self, peer: LinkedPeer) -> None:
         """Close a link with nobody behind it, unless we were told to keep it: who comes back connects to us."""
@@ -344,29 +356,9 @@ class Peers:
             self._router.take_back(frames)
         peer.has_room()
 
-    def _asked(self, payload: ServicePayload, _decoded: Decoded) -> None:
-        uri = payload.requestor_uri if isinstance(payload, RequestClusterRoutes) else None
-        peer = self._connect(uri) if uri else None
-        if peer is not None and peer.link.is_connected:
-            self._announce(peer)
-
-    def _asked_node(self, payload: ServicePayload, _decoded: Decoded) -> None:
-        if isinstance(payload, RequestNodeRoutes) and payload.target_node_identity == self._router.table.node:
-            self.announce()
-
-    def _pinged(self, _payload: ServicePayload, _decoded: Decoded) -> None:
-        """A ping shows that we can be reached; nothing is answered."""
-
-
-_SERVED: Final = {
-    b"KINO.REGEXTROUTE": Peers._registered,  # noqa: SLF001 - our own
-    b"KINO.UNREGMSGROUTE": Peers._unregistered,  # noqa: SLF001
-    b"KINO.UNREGNODE": Peers._left,  # noqa: SLF001
-    b"KINO.REQCLUSTROUTES": Peers._asked,  # noqa: SLF001
-    b"KINO.REQNODEROUTES": Peers._asked_node,  # noqa: SLF001
-    b"KINO.PING": Peers._pinged,  # noqa: SLF001
-}
-
-
-def _era(format: str) -> FormatName:
-    return format if format in ("v3", "v4", "v5", "v6") else "v6"  # type: ignore[return-value]
+    def _tell(self, peer: LinkedPeer, said: Iterable[Said]) -> None:
+        for domain, payload in said:
+            message = self.announcements.message(domain, payload)
+            frames = encode(message, peer.format, peer.variant)
+            if peer.send(frames):
+                self.said(message, frames)

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hopline.errors import DeliveryError, HoplineError, WireError
+from hopline.errors import DeliveryError, HoplineError, SecurityError, WireError
 from hopline.flow import inherit_flow, is_expired, record_hop, remaining_ttl
 from hopline.identity import EXCEPTION, RECEIPT, is_hub
 from hopline.node.clock import Clock
@@ -33,6 +33,7 @@ from hopline.node.statistics import Books
 from hopline.node.taps import Taps
 from hopline.payload.registry import kind_of
 from hopline.payload.service import ExceptionMessage
+from hopline.security.domains import ROUTING_CONTROL
 from hopline.wire import Decoded, FormatName, Message, RoutingEntry, decode, encode
 from hopline.wire.template import Templates
 
@@ -60,6 +61,13 @@ class Away(Protocol):
     @property
     def may_learn(self) -> bool:
         """Whether routes that we do not have may still come."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether nobody could be asked yet: what is held waits on."""
+
+    def look_for(self, message: Message) -> None:
+        """Ask who can take a message: nobody we know can."""
 
 
 class Peer(Protocol):
@@ -109,6 +117,8 @@ class MessageRouter:
         self._hold_messages = hold_messages
         self._held: dict[int, tuple[Envelope, int]] = {}
         self._held_key = 0
+        self._tried: dict[int, int] = {}  # what was held and is tried again, and until when it may be
+        self._is_giving_up = False
         self._depth = 0
         self._is_closed = False
         self._later: list[Envelope] = []
@@ -320,6 +330,8 @@ class MessageRouter:
         try:
             decoded = self._templates.decode(frames)
         except WireError as error:
+            for tap in self._taps.scaleout_in:
+                tap.on_broken(frames)
             self._reject(None, frames, error.code, str(error))
             return None
         message = decoded.message
@@ -330,7 +342,12 @@ class MessageRouter:
             if fault is not None:
                 self._reject(message, frames, "REJECTED", fault)
                 return None
-        if self.away is not None and self.away.serve(decoded):
+        try:
+            is_served = self.away is not None and self.away.serve(decoded)
+        except SecurityError as error:
+            self._reject(message, frames, "REJECTED", str(error))
+            return None
+        if is_served:
             self.books.served += 1
             self._ended("served", message, "")
             return None
@@ -340,6 +357,32 @@ class MessageRouter:
             envelope.message = self._confirm(envelope)
         full = self.dispatch(envelope) if ttl >= 0 else self.route(envelope)
         return None if full is None else (envelope, full)
+
+    def take_service(self, frames: list[bytes], decoded: Decoded, serve: Callable[[Decoded], bool]) -> None:
+        """Take a message about routes that came another way than over a link."""
+        self.books.received += 1
+        try:
+            self._take_service(frames, decoded, serve)
+        except Exception:
+            # As in `take_frames`.
+            logger.exception("a message about routes could not be taken")
+            self._reject(None, frames, "REJECTED", "an internal error; see the log")
+
+    def _take_service(self, frames: list[bytes], decoded: Decoded, serve: Callable[[Decoded], bool]) -> None:
+        message = decoded.message
+        for tap in self._taps.scaleout_in:
+            tap.on_message("scaleout_in", message, frames, None)
+        fault = self.guard.fault(decoded) if self.guard is not None else None
+        try:
+            if fault is None and not serve(decoded):
+                fault = "not a message about routes"
+        except SecurityError as error:
+            fault = str(error)
+        if fault is not None:
+            self._reject(message, frames, "REJECTED", fault)
+            return
+        self.books.served += 1
+        self._ended("served", message, "")
 
     def _confirm(self, envelope: Envelope) -> Message:
         """Answer that a message has arrived, and take the receipt point out of it."""
@@ -378,30 +421,43 @@ class MessageRouter:
         if not may_learn or len(self._held) >= self._hold_messages:
             self.end_badly(envelope, "NO_ROUTE", _nobody(message))
             return
+        if self.away is not None:
+            self.away.look_for(message)
         self.hub.held(message, is_held=True)
         self._held_key += 1
-        self._held[self._held_key] = envelope, self._clock.now_ns() + self._hold_ns
-        if len(self._held) == 1:
-            self._clock.call_later(self._hold_ns / 1e9, self._give_up)
+        until_ns = self._tried.get(id(envelope)) or self._clock.now_ns() + self._hold_ns
+        self._held[self._held_key] = envelope, until_ns
+        self._give_up_later()
 
     def routes_changed(self) -> None:
-        """Try again what was held: there is news."""
+        """Try again what was held: there is news. What nobody takes even now waits on, not longer than it would have."""
         held, self._held = self._held, {}
+        self._tried = {id(envelope): until_ns for envelope, until_ns in held.values()}
         for envelope, _ in held.values():
             self.hub.held(envelope.message, is_held=False)
             full = self.route(envelope)
             if full is not None:
                 self.route_when_room(full, envelope)
+        self._tried = {}
+
+    def _give_up_later(self) -> None:
+        if self._held and not self._is_giving_up:
+            self._is_giving_up = True
+            next_ns = min(until_ns for _, until_ns in self._held.values())
+            self._clock.call_later(max(next_ns - self._clock.now_ns(), 0) / 1e9, self._give_up)
 
     def _give_up(self) -> None:
+        self._is_giving_up = False
         now = self._clock.now_ns()
+        # Nobody could be asked yet where they should go: the time they wait for that has not begun.
+        is_joining = self.away is not None and self.away.is_joining
         for key, (envelope, until) in list(self._held.items()):
-            if until <= now:
+            if is_joining:
+                self._held[key] = envelope, max(until, now + self._hold_ns)
+            elif until <= now:
                 del self._held[key]
                 self.end_badly(envelope, "NO_ROUTE", _nobody(envelope.message))
-        if self._held:
-            next_ns = min(until for _, until in self._held.values())
-            self._clock.call_later(max(next_ns - now, 0) / 1e9, self._give_up)
+        self._give_up_later()
 
     def end_badly(self, envelope: Envelope, code: str, reason: str, *, tell: bool = True) -> None:
         """A bad end: counted, kept as a dead letter, and told to who waits for it."""
@@ -437,6 +493,11 @@ class MessageRouter:
         """A message that was on its way to a node comes back unsent: look for another way."""
         message = decode(frames).message
         self.books.forwarded -= 1
+        if message.identity in ROUTING_CONTROL:
+            # It was about us and for that node: it means nothing to another.
+            self.end_badly(Envelope(message), "PEER_LOST", "the node it was for is gone", tell=False)
+            return
+        self.hub.not_sent_to(message, message.socket_identity)
         routing = message.routing[:-1] if message.routing[-1:] == (self.own_entry,) else message.routing
         message = msgspec.structs.replace(message, hops=max(message.hops - 1, 0), routing=routing, signature=b"")
         envelope = Envelope(message, None, self._clock.now_ns(), message.hops > 0)

@@ -33,6 +33,11 @@ class NodeRoutes:
     actors: dict[bytes, set[MessageType]] = field(default_factory=dict)
     hubs: set[bytes] = field(default_factory=set)
 
+    @property
+    def size(self) -> int:
+        """How much it is: receivers, and types of actors."""
+        return len(self.hubs) + sum(len(types) + 1 for types in self.actors.values())
+
 
 class Choice(NamedTuple, Generic[Target]):
     """Who gets a message: local targets and remote nodes. Both empty: nobody we know of."""
@@ -124,6 +129,8 @@ class RoutingTable(Generic[Target]):
         self._nodes: dict[bytes, NodeRoutes] = {}
         self._rings: dict[Key, _Ring[Target]] = {}
         self._remote_hubs: dict[bytes, Choice[Target]] = {}
+        self.size = 0
+        """How much we know of other nodes: receivers, and types of actors."""
 
     # Our own.
 
@@ -172,19 +179,24 @@ class RoutingTable(Generic[Target]):
         routes = self._nodes.setdefault(node, NodeRoutes(uri))
         routes.uri = uri
         if takes_all or is_hub(receiver):
+            self.size += receiver not in routes.hubs
             routes.hubs.add(receiver)
             self._remote_hubs[receiver] = Choice(remote=(node,))
             return
+        self.size += receiver not in routes.actors
         known = routes.actors.setdefault(receiver, set())
+        self.size -= len(known)
         for kind in types:
             known.add(kind)
             self._ring(kind).add_remote(node)
+        self.size += len(known)
 
     def remove_remote(self, node: bytes, receiver: bytes = b"", types: Iterable[MessageType] = ()) -> None:
         """Unlearn some types of a node's actor, of all its actors (no receiver), or a hub of it."""
         routes = self._nodes.get(node)
         if routes is None:
             return
+        self.size -= routes.size
         if receiver in routes.hubs:
             routes.hubs.discard(receiver)
             self._remote_hubs.pop(receiver, None)
@@ -193,6 +205,7 @@ class RoutingTable(Generic[Target]):
             routes.actors[actor] -= gone
             if not routes.actors[actor]:
                 del routes.actors[actor]
+        self.size += routes.size
         self._forget(node, gone)
 
     def remove_node(self, node: bytes) -> None:
@@ -201,6 +214,7 @@ class RoutingTable(Generic[Target]):
         if routes is None:
             return
         gone = {kind for types in routes.actors.values() for kind in types}
+        self.size -= routes.size
         routes.actors.clear()
         for hub in routes.hubs:
             self._remote_hubs.pop(hub, None)
@@ -218,6 +232,15 @@ class RoutingTable(Generic[Target]):
     def nodes(self) -> dict[bytes, NodeRoutes]:
         """What we know of other nodes."""
         return dict(self._nodes)
+
+    @property
+    def node_count(self) -> int:
+        """How many other nodes we know."""
+        return len(self._nodes)
+
+    def routes_of(self, node: bytes) -> NodeRoutes | None:
+        """What a node can take, if we know it."""
+        return self._nodes.get(node)
 
     def uri_of(self, node: bytes) -> str | None:
         """Where a node is reached, if we know it."""

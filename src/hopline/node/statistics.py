@@ -2,7 +2,7 @@
 
 Every message that a node takes, from its own hubs and actors or from other nodes, comes to exactly one end here:
 
-    handled       a local actor's handler has run to its end, good or bad
+    handled       a local actor's handler has run to its end, good or bad; or it had, for a copy of this message (`repeated`)
     answered      it reached the hub that waited for it
     forwarded     it was handed to the network for another node (a broadcast: once for each node it was copied to)
     served        it was for the node itself: routes, receipts, control
@@ -30,6 +30,7 @@ class Statistics:
     dead_lettered: int
     in_flight: int
     failures: int
+    repeated: int
     trail_entries_dropped: int
     promises_pending: int
     links: int
@@ -59,6 +60,7 @@ class Books:
         "handled",
         "received",
         "rejected",
+        "repeated",
         "sent_locally",
         "served",
         "trail_entries_dropped",
@@ -79,6 +81,7 @@ class Books:
     rejected: int
     dead_lettered: int
     failures: int
+    repeated: int
     trail_entries_dropped: int
 
     @property

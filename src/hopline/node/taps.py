@@ -30,6 +30,10 @@ class Tap(Protocol):
         """
         return
 
+    def on_broken(self, frames: list[bytes]) -> None:  # noqa: ARG002
+        """See something come over the network (at `scaleout_in`) that is no message."""
+        return
+
     def on_end(self, end: str, message: Message | None, reason: str) -> None:  # noqa: ARG002
         """See a message end: handled, failed (its handler did), answered, forwarded, served, or the code of a bad end."""
         return
@@ -51,7 +55,6 @@ class Taps:
         self.actor_in = self._at("actor_in")
         self.actor_out = self._at("actor_out")
         self.hub_in = self._at("hub_in")
-
         self.ends = tuple(tap for tap in self.all if tap.sees_ends)
 
     def _at(self, point: Point) -> tuple[Tap, ...]:

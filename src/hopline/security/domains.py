@@ -107,6 +107,10 @@ class Domains:
             raise SecurityError("SECURITY_UNKNOWN_IDENTITY", f"identity {identity!r} belongs to no domain")
         return domain
 
+    def has(self, identity: bytes) -> bool:
+        """Whether an identity belongs to one of our domains."""
+        return identity in self._by_identity
+
     def may_say(self, name: str, identity: bytes) -> bool:
         """Whether a message of this identity may come in the name of that domain."""
         domain = self._by_name.get(name)

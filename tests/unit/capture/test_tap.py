@@ -47,6 +47,14 @@ def rows(path: Path) -> list[dict]:
 # What is recorded.
 
 
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"identities": ["HELLO"]}, 0), ({"body": "none"}, 0)])
+def test_what_is_no_message_is_recorded_unless_that_could_be_a_secret(tmp_path: Path, options: dict, count: int) -> None:
+    tap = tap_on(tmp_path, **options)
+    tap.on_broken([b"", b"", b"no", b"message", b"at all"])
+    tap.close()
+    assert [row["frames"][2:] for row in rows(tmp_path)] == [[b"no", b"message", b"at all"]] * count
+
+
 def test_frames_are_recorded_as_they_are(tmp_path: Path) -> None:
     wall, mono = Clock(START_NS), Clock(77)
     tap = tap_on(tmp_path, wall_ns=wall, mono_ns=mono)

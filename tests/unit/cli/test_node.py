@@ -423,7 +423,20 @@ def test_with_curve(start, hopline, tmp_path):
 # Help.
 
 
-@pytest.mark.parametrize("command", [["node"], ["status"], ["routes"], ["ask"], ["tell"], ["doctor"], ["keys", "new"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["node"],
+        ["rendezvous"],
+        ["cluster", "status"],
+        ["status"],
+        ["routes"],
+        ["ask"],
+        ["tell"],
+        ["doctor"],
+        ["keys", "new"],
+    ],
+)
 def test_help_has_an_example_and_imports_nothing_heavy(command):
     probe = (
         f"import sys, runpy; sys.argv = ['hopline', *{command!r}, '--help']\n"

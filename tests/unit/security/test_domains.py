@@ -66,6 +66,11 @@ def test_an_identity_speaks_only_for_its_own_domain(name, identity, allowed):
     assert Domains([ORDERS, PUBLIC]).may_say(name, identity) is allowed
 
 
+def test_an_identity_belongs_to_a_domain_or_to_none():
+    domains = Domains([ORDERS, PUBLIC])
+    assert [domains.has(identity) for identity in (b"ORDER.PLACE", b"NEWS", b"KINO.EXCEPTION")] == [True, True, False]
+
+
 def test_routing_control_is_exactly_what_the_reference_signs_per_domain():
     assert len(ROUTING_CONTROL) == 7
     assert b"KINO.UNREGUNREACHABLENODE" not in ROUTING_CONTROL

@@ -370,6 +370,7 @@ def test_a_capture_of_the_rendezvous_is_read_with_those_of_nodes(start, tmp_path
         (["rendezvous", "--member", "tcp://127.0.0.1:7002"], "--synod"),
         (["rendezvous", "--synod", "tcp://127.0.0.1:7001", "--member", "tcp://10.0.0.1:7001"], "without encryption"),
         (["rendezvous", "--synod", "tcp://127.0.0.1:7001", "--member", "tcp://127.0.0.1:0"], "Cannot connect to"),
+        (["rendezvous", "--format", "v9"], "v5 or v6"),
         (["rendezvous", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["node", f"{ACTORS}:Greeter", "--bind", ANY, "--embed"], "at which address to be the rendezvous"),
         (["node", f"{ACTORS}:Greeter", "--bind", ANY, "--cluster", "nowhere"], "is no rendezvous"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hopline.assembly import Settings
     from hopline.capture.tap import CaptureTap
     from hopline.cluster.rendezvous import Rendezvous
+    from hopline.wire import FormatName
 
 _END_SECONDS: Final = 5.0
 """What closing may take: nobody is waited for, but a capture waits for its disk."""
@@ -40,6 +41,12 @@ def run(
     member: Annotated[
         list[str] | None,
         typer.Option("--member", metavar="ADDRESS", help="The --synod of another rendezvous; again for more."),
+    ] = None,
+    format: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", metavar="v5|v6", help="What nodes of another make here read; else it is learned from them."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
@@ -67,7 +74,7 @@ def run(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        settings = _settings(config, bind, synod, member, capture, plain_tcp=plain_tcp)
+        settings = _settings(config, bind, synod, member, format, capture, plain_tcp=plain_tcp)
         asyncio.run(_serve(settings, config, as_json=as_json))
     except HoplineError as error:
         raise complaint(str(error)) from None
@@ -80,6 +87,7 @@ def _settings(
     bind: str | None,
     synod: str | None,
     member: list[str] | None,
+    formats: list[str] | None,
     capture: str | None,
     *,
     plain_tcp: bool,
@@ -98,7 +106,10 @@ def _settings(
     own = synod or rendezvous.synod
     # Who is a member itself need not say so.
     members = tuple(dict.fromkeys([*(member or rendezvous.members), own])) if own else rendezvous.members
-    rendezvous = structs.replace(rendezvous, bind=bind or rendezvous.bind, synod=own, members=members)
+    if unknown := set(formats or ()) - {"v5", "v6"}:
+        raise complaint(f"--format is v5 or v6, and not {', '.join(sorted(unknown))}")
+    spoken: tuple[FormatName, ...] = tuple(formats) if formats else rendezvous.formats  # type: ignore[arg-type]
+    rendezvous = structs.replace(rendezvous, bind=bind or rendezvous.bind, synod=own, members=members, formats=spoken)
     for address in filter(None, (*rendezvous.bind_addresses, rendezvous.partner_bind, own)):
         check_to_bind(address)
     for address in members:

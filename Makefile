@@ -15,8 +15,11 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
-PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security tests/unit/cluster/test_lease.py tests/unit/cluster/test_register.py
-PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*,src/hopline/cluster/lease.py,src/hopline/cluster/register.py
+COMMA := ,
+SPACE := $(subst ,, )
+PURE_CLUSTER := lease register endpoints health discovery settings
+PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security $(PURE_CLUSTER:%=tests/unit/cluster/test_%.py)
+PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*,$(subst $(SPACE),$(COMMA),$(PURE_CLUSTER:%=src/hopline/cluster/%.py))
 NOT_COUNTED := src/hopline/wire/columnar.py,src/hopline/wire/spans.py
 
 # A message to try the wheel with: the smallest of the v6 vectors.

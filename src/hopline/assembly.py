@@ -4,6 +4,7 @@ The one room that knows node, transport and security together. What it reads is 
 configuration is a sentence at the start and not a traceback later.
 
     [node]
+    name = ""                          # a name for people, no other node's; a new identity at each start if it has none
     bind = "tcp://127.0.0.1:5101"
     peers = ["tcp://127.0.0.1:5102"]
     hop_limit = 32                     # over how many nodes a message may go
@@ -100,6 +101,7 @@ class CurveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table [node] of a configuration."""
 
+    name: str = ""
     bind: str = ""
     peers: list[str] = []
     hop_limit: int = 32
@@ -223,7 +225,7 @@ class Node(PlainNode):
             config = read_settings(config) if config is not None else Settings()
         settings = config
         node = settings.node
-        identity = identity or Ids().guid()
+        identity = identity or node.name.encode() or Ids().guid()
         addresses = [*node.peers, *peers]
         endpoints = [
             *map(read_endpoint, [*settings.cluster.rendezvous, *([cluster] if isinstance(cluster, str) else cluster)])

@@ -296,7 +296,12 @@ class TransportError(HoplineError):
 
 
 class DeliveryError(HoplineError):
-    """A message did not come to a good end; `code` says which end it came to, such as NO_ROUTE or EXPIRED."""
+    """A message did not come to a good end; `code` says which end it came to, such as NO_ROUTE or EXPIRED.
+
+    `correlation` is the id of its flow, for `hopline trace`; empty if it never was on its way.
+    """
+
+    correlation: str = ""
 
 
 class RemoteError(DeliveryError):

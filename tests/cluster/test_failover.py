@@ -214,6 +214,40 @@ def test_when_the_leader_dies_another_leads_nodes_turn_and_calls_go_on(seed):
     play(test, seed=seed)
 
 
+def test_a_leader_that_hangs_is_left_and_follows_when_it_wakes():
+    async def test(cluster):
+        for name, others in THREE.items():
+            await cluster.lead(name, others=others)
+        where = tuple(f"tcp://{name}:8011" for name in THREE)
+        a, b = await cluster.node("a", Greeter(), at=where), await cluster.node("b", at=where)
+        await cluster.until(lambda: len(cluster.leaders) == 1 and know_each_other(a, b), 20)
+        for _ in range(3):
+            (leader,) = cluster.leaders
+            await cluster.until(lambda leader=leader: at(a) == at(b) == leader, 20)
+            # Its connections stand, and nothing comes through.
+            others = [
+                *(f"tcp://{name}:{port}" for name in THREE[leader] for port in (8011, 7001)),
+                "tcp://a:5000",
+                "tcp://b:5000",
+            ]
+            for own in (f"tcp://{leader}:{port}" for port in (8011, 8001, 7001)):
+                for other in others:
+                    cluster.network.partition(own, other, is_noticed=False)
+            for _ in range(240):
+                await cluster.run(0.05)
+                assert len(cluster.leaders) <= 1
+            assert cluster.leaders not in ([], [leader])
+            assert [at(a), at(b)] == cluster.leaders * 2
+            cluster.network.heal()
+            for _ in range(100):
+                await cluster.run(0.05)
+                assert len(cluster.leaders) <= 1
+            assert know_each_other(a, b)
+            assert (await cluster.wait(b.ask(Hello("x"), Ehhlo))).node == "a"
+
+    play(test)
+
+
 def test_never_do_two_lead_while_rendezvous_come_and_go():
     async def test(cluster):
         for name, others in THREE.items():

@@ -8,6 +8,7 @@ from hopline.cluster.membership import GAP_S
 from hopline.cluster.settings import ClusterSettings
 from hopline.errors import DeliveryError, TransportError
 from hopline.identity import MessageType
+from hopline.node.actor import Actor, Context
 from hopline.node.taps import Tap
 from hopline.payload.registry import type_of
 from hopline.wire import Message
@@ -203,6 +204,40 @@ def test_a_node_that_cannot_be_reached_is_given_up_and_its_messages_take_another
     play(test)
 
 
+def test_an_ask_that_never_left_is_not_lost_with_the_node_it_was_meant_for():
+    async def test(cluster):
+        await cluster.lead()
+        a, client = await cluster.node("a", Greeter()), await cluster.node("client")
+        await cluster.until(lambda: know_each_other(a, client))
+        cluster.network.partition("tcp://client:5000", "tcp://a:5000")
+        asking = asyncio.ensure_future(client.ask(Hello("x"), Ehhlo))
+        await cluster.run(4)
+        assert not asking.done()  # nobody else is there, so it waits
+        cluster.network.heal()
+        assert (await cluster.wait(asking)).node == "a"
+
+    play(test)
+
+
+def test_news_that_come_while_news_are_used_make_nothing_wait_longer():
+    class Helper(Actor):
+        async def listen(self, notice: Notice, context: Context) -> None:
+            context.node.add_actor(Listener())
+
+    async def test(cluster):
+        await cluster.lead()
+        a = await cluster.node("a", hold_seconds=5.0)
+        await cluster.until(lambda: a.membership.is_joined)
+        await a.tell(Notice("helped"))
+        await a.tell(Work(1))
+        await cluster.run(4)
+        a.add_actor(Helper())
+        await cluster.run(1.5)
+        assert a.dead_letters.counts == {"NO_ROUTE": 1}
+
+    play(test)
+
+
 def test_a_killed_node_fails_who_waits_for_it_and_is_forgotten():
     async def test(cluster):
         await cluster.lead()
@@ -239,6 +274,25 @@ def test_a_node_that_hangs_is_dead_after_some_missed_heart_beats_and_found_again
         await cluster.until(lambda: b"a" in b.routes())
         assert (await cluster.wait(b.ask(Hello("x"), Ehhlo))).node == "a"
         assert balanced(b)
+
+    play(test)
+
+
+def test_a_node_that_was_stopped_for_a_while_does_not_take_all_others_for_dead():
+    async def test(cluster):
+        rendezvous = await cluster.lead()
+        a, b = await cluster.node("a", Greeter()), await cluster.node("b")
+        await cluster.until(lambda: know_each_other(a, b))
+        asking = asyncio.ensure_future(b.ask(Hello("forever"), Ehhlo, timeout=1000))
+        await cluster.run(5)
+        for _ in range(3):
+            cluster.clock.jump(20)
+            await cluster.run(3)
+        assert not asking.done()
+        assert know_each_other(a, b)
+        assert rendezvous.books.by_identity["KINO.REQNODEROUTES"] == 0
+        assert a.membership.is_joined
+        asking.cancel()
 
     play(test)
 

@@ -5,8 +5,12 @@ import asyncio
 import pytest
 
 from bench.cluster import Crowd, crowd
+from hopline.node.taps import Tap
+from hopline.payload.service import MessageContract, RegisterExternalRoute, RouteRegistration
+from hopline.wire import Message
+from tests.cluster.scripted import Scripted, welcomed
 from tests.cluster.world import know_each_other, play
-from tests.e2e.world import Greeter, balanced, domains
+from tests.e2e.world import Greeter, Work, Worker, balanced, domains
 
 
 @pytest.mark.slow
@@ -73,5 +77,50 @@ def test_messages_out_of_order_and_late_do_no_harm():
         await cluster.stop("n0")
         await cluster.run(5)
         assert not any(b"n0" in node.routes() for node in nodes[1:])
+
+    play(test)
+
+
+def test_what_is_held_is_not_tried_again_for_each_of_many_announcements():
+    class Tries(Tap):
+        points = frozenset({"router_in"})
+        count = 0
+
+        def on_message(self, point, message, frames, payload):
+            self.count += 1
+
+    async def test(cluster):
+        tries, scripted = Tries(), Scripted(cluster)
+        a = await cluster.node("a", taps=[tries], hold_seconds=60.0)
+        await welcomed(cluster, scripted, a)
+        telling = [asyncio.ensure_future(a.tell(Work(i))) for i in range(500)]
+        await cluster.settle()
+        assert a.statistics().in_flight == 500
+        before, tried = tries.count, []
+        for repeat in range(3):
+            for i in range(100):
+                route = RouteRegistration(b"\x01actor", (MessageContract(1, b"OTHER", b""),))
+                payload = RegisterExternalRoute(f"tcp://n{i}:1", b"n%d" % i, (route,))
+                scripted.relay(Message(identity=payload.identity, version=1, body=payload.write()))
+            await cluster.settle()
+            assert len(a.routes()) == 100, repeat
+            tried.append(tries.count - before)
+        assert tried[0] <= 500 * 10
+        assert tried == [tried[0]] * 3  # what is known is no news
+        # And all go when somebody comes.
+        await cluster.node("worker", Worker(), at=("tcp://r:8011",))
+        await cluster.run(1)
+        for one in scripted.heard:
+            if one.message.identity == b"KINO.REGEXTROUTE":
+                scripted.relay(one.message, one.format)
+        scripted.pong()
+        await cluster.run(1)
+        for one in scripted.heard:
+            if one.message.identity == b"KINO.REGEXTROUTE":
+                scripted.relay(one.message, one.format)
+        await cluster.until(lambda: a.statistics().in_flight == 0)
+        assert a.dead_letters.counts == {}
+        await asyncio.gather(*telling)
+        await scripted.close()
 
     play(test)

@@ -62,6 +62,12 @@ class Routes(RuleBasedStateMachine):
         self.remote.pop(node, None)
 
     @invariant()
+    def what_is_known_of_others_is_counted(self):
+        nodes = self.table.nodes()
+        assert self.table.node_count == len(nodes)
+        assert self.table.size == sum(routes.size for routes in nodes.values())
+
+    @invariant()
     def answers_are_those_of_the_model(self):
         for kind in TYPES:
             here = {actor for actor, types in self.local.items() if kind in types}

@@ -21,7 +21,7 @@ from hopline.capture.record import key_of
 from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS, SEEN_AT
 from hopline.flow.columnar import ANSWER_COLUMNS, TRAIL_COLUMNS, UID_COLUMNS, are_answers, inherited_sizes, message_uids
 from hopline.identity import ACTOR_PREFIX, HUB_PREFIX
-from hopline.payload.service import SERVICE_PREFIX
+from hopline.payload.service import OUR_PREFIX, SERVICE_PREFIX
 from hopline.wire import Message, TtlUnit, warnings_of
 from hopline.wire.columnar import MESSAGE_SCHEMA, decode_batch
 from hopline.wire.message import TICKS_PER_MS, TRACE_ROUTING
@@ -161,7 +161,8 @@ class _Part:
             case "peer_key":
                 return keys_of(messages["socket_identity"])
             case "is_system":
-                return pc.starts_with(messages["identity"], SERVICE_PREFIX)
+                identities = messages["identity"]
+                return pc.or_(pc.starts_with(identities, SERVICE_PREFIX), pc.starts_with(identities, OUR_PREFIX))
             case "receiver":
                 return messages["receiver_identity"]
             case "receiver_key":

@@ -150,10 +150,10 @@ def visit(
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except DeliveryError as error:
-        hint = ""
+        hints = [f"flow {error.correlation}"] if error.correlation else []
         if error.code == "EXPIRED" and settings.domains is not None:
-            hint = f"if the node is not busy, see that its domains have {', '.join(identities)} too"
-        raise failure(error, hint=hint) from None
+            hints.append(f"if the node is not busy, see that its domains have {', '.join(identities)} too")
+        raise failure(error, hint="; ".join(hints)) from None
     except HoplineError as error:
         raise failure(error) from None
 

@@ -30,6 +30,10 @@ def run(
     actors: Annotated[
         str, typer.Argument(metavar="MODULE:ACTORS", help="Where the actors are: a class, an instance, a list, a function.")
     ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="What this node is called in traces and tables; no other node's name."),
+    ] = None,
     bind: Annotated[
         str | None, typer.Option("--bind", metavar="ADDRESS", help="Where others reach us: tcp://127.0.0.1:5101.")
     ] = None,
@@ -98,6 +102,7 @@ def run(
             config=config,
             capture=capture,
             plain_tcp=plain_tcp or None,
+            identity=name.encode() if name else None,
         )
 
     try:

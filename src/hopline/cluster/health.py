@@ -90,6 +90,11 @@ class PeersHealth:
             peer.last_s = now_s
         return peer is not None
 
+    def slept(self, seconds: float, now_s: float) -> None:
+        """We have heard nobody for some seconds because we did not listen: that is not their fault."""
+        for peer in self._peers.values():
+            peer.last_s = min(peer.last_s + seconds, now_s)
+
     def gone(self, node: bytes) -> str:
         """A node is gone; returns where not to listen any more, empty if we did not."""
         peer = self._peers.pop(node, None)

@@ -62,6 +62,9 @@ logger = logging.getLogger("hopline.cluster")
 TICK_S: Final = 0.5
 """How often we look at what is due."""
 
+SLEPT_S: Final = 1.0
+"""So much too late, and this process was stopped or blocked: what it has not heard meanwhile still waits to be read."""
+
 GAP_S: Final = 0.25
 """Shortest time between two announcements, and between two rounds of questions."""
 
@@ -119,6 +122,7 @@ class Membership:
         self._beat_s = USUAL_BEAT_S
         self._is_heard = False
         self._is_ours = False
+        self._is_silent = False
         self._found: set[str] = set()
         self._is_closed = False
         self._push: Push | None = None
@@ -141,6 +145,7 @@ class Membership:
         self._next_discovery_s = self._now_s() + self._some(self.settings.discovery_s)
         if self.embedded is not None:
             await self.embedded.start()
+        self._ticked_s = self._now_s()
         self._join()
         self._tick()
 
@@ -343,7 +348,9 @@ class Membership:
         self._last_s = self._now_s()
         if not self._is_heard:
             self._is_heard = True
-            logger.info("joined at %s", self.endpoints.current.unicast)
+            where = self.endpoints.current.unicast
+            logger.log(logging.WARNING if self._is_silent else logging.INFO, "joined at the rendezvous %s", where)
+            self._is_silent = False
             self._ask_all()
 
     def _on_heart_beat(self, payload: HeartBeat, decoded: Decoded) -> None:
@@ -468,13 +475,24 @@ class Membership:
             return
         self._timer = self._member.clock.call_later(TICK_S, self._tick)
         now_s = self._now_s()
+        slept_s, self._ticked_s = now_s - self._ticked_s - TICK_S, now_s
+        if slept_s > SLEPT_S:
+            logger.warning("nothing happened here for %.1f s", slept_s)
+            self._health.slept(slept_s, now_s)
+            self._last_s = min(self._last_s + slept_s, now_s)
         if now_s >= self._next_beat_s:
             self._next_beat_s = now_s + self.settings.heartbeat_s
             self._beat()
         if not self._is_heard:
             self._knock()
         if now_s - self._last_s > self._silence_s:
-            logger.warning("the rendezvous at %s is silent", self.endpoints.current.unicast)
+            # Once, until one is heard: this may go on for days.
+            logger.log(
+                logging.INFO if self._is_silent else logging.WARNING,
+                "the rendezvous at %s is silent",
+                self.endpoints.current.unicast,
+            )
+            self._is_silent = True
             self.endpoints.turn()
             self._join()
             if self.embedded is not None and (self._offer is None or self._offer.done()):

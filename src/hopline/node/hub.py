@@ -316,6 +316,7 @@ class MessageHub:
     def _fail(self, promise: Promise, error: DeliveryError) -> None:
         self._forget(promise)
         if not promise.future.done():
+            error.correlation = promise.request.correlation_id.decode(errors="replace")
             promise.future.set_exception(error)
             # Whoever sent one way or was cancelled does not look; that is no reason for a warning at exit.
             promise.future.exception()

@@ -82,12 +82,14 @@ class Outputs:
         self._books.failures += 1
         text = "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
         stack = "".join(traceback.format_exception(error))
+        flow = envelope.message.correlation_id.decode(errors="replace")
         logger.warning(
-            "handler of %s failed: %s: %s",
+            "handler of %s failed: %s: %s (flow %s)",
             envelope.message.identity.decode(errors="replace"),
             type(error).__qualname__,
             text,
-            extra={"correlation_id": envelope.message.correlation_id.decode(errors="replace")},
+            flow,
+            extra={"correlation_id": flow},
         )
         self._router.handled(envelope, f"{type(error).__qualname__}: {text}")
         self._router.report_failure(envelope, type(error).__qualname__, text, stack)

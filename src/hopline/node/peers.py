@@ -55,6 +55,8 @@ class LinkedPeer:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        self.is_direct = False
+        """Whether it has told us its routes or asked for ours itself, and not through a cluster."""
         self.nodes: set[bytes] = set()
         self.format: FormatName = "v6"
         self.variant: str | None = None
@@ -153,11 +155,10 @@ class Peers:
     @property
     def _told(self) -> list[LinkedPeer]:
         """Who is told about our routes directly: all that are connected, unless the cluster tells them."""
-        return [
-            peer
-            for peer in self._links.values()
-            if peer.link.is_connected and (self.membership is None or peer.link.address in self._addresses)
-        ]
+        return [peer for peer in self._links.values() if peer.link.is_connected and self._is_told(peer)]
+
+    def _is_told(self, peer: LinkedPeer) -> bool:
+        return self.membership is None or peer.is_direct or peer.link.address in self._addresses
 
     # For the router.
 
@@ -265,7 +266,7 @@ class Peers:
     def on_connected(self, link: Link) -> None:
         """A peer can be reached: exchange routes, unless the cluster does that."""
         peer = self._links.get(link.address)
-        if peer is not None and (self.membership is None or link.address in self._addresses):
+        if peer is not None and self._is_told(peer):
             self.announce_to(peer)
             self._tell(peer, self.announcements.everywhere(RequestClusterRoutes(self._transport.address, self.identity)))
 

@@ -118,7 +118,7 @@ class MessageRouter:
         self._held: dict[int, tuple[Envelope, int]] = {}
         self._held_key = 0
         self._tried: dict[int, int] = {}  # what was held and is tried again, and until when it may be
-        self._is_giving_up = False
+        self._is_giving_up = self._is_trying = False
         self._depth = 0
         self._is_closed = False
         self._later: list[Envelope] = []
@@ -141,6 +141,8 @@ class MessageRouter:
         if self._is_closed:
             self.end_badly(envelope, "CLOSED", "the node is stopping")
             return None
+        if self._is_trying:
+            self._try_held()  # first: nobody overtakes what was held
         if self._is_tapped:
             for tap in self._taps.router_in:
                 tap.on_message("router_in", message, None, envelope.payload)
@@ -432,13 +434,23 @@ class MessageRouter:
     def routes_changed(self) -> None:
         """Try again what was held: there is news. What nobody takes even now waits on, not longer than it would have."""
         held, self._held = self._held, {}
-        self._tried = {id(envelope): until_ns for envelope, until_ns in held.values()}
+        before, self._tried = self._tried, {id(envelope): until_ns for envelope, until_ns in held.values()}
         for envelope, _ in held.values():
             self.hub.held(envelope.message, is_held=False)
             full = self.route(envelope)
             if full is not None:
                 self.route_when_room(full, envelope)
-        self._tried = {}
+        self._tried = before  # a handler that ran meanwhile may have brought news of its own
+
+    def routes_learned(self) -> None:
+        """Try again what was held, once for all news of this turn of the loop: announcements come in bursts."""
+        if self._held and not self._is_trying:
+            self._is_trying = True
+            self._loop.call_soon(self._try_held)
+
+    def _try_held(self) -> None:
+        self._is_trying = False
+        self.routes_changed()
 
     def _give_up_later(self) -> None:
         if self._held and not self._is_giving_up:

@@ -106,6 +106,7 @@ class ServiceHandlers:
                 return
             peers.attach(node, peer)
         peers.learn(node, decoded)
+        size = table.size
         for receiver, kinds in accepted:
             table.add_remote(node, uri, receiver, kinds)
         for hub in hubs:
@@ -113,7 +114,8 @@ class ServiceHandlers:
         if through_cluster and peers.membership is not None:
             health = payload.health if isinstance(payload, RegisterExternalRoute) else None
             peers.membership.met(node, uri, health, format_of(decoded))
-        self._router.routes_changed()
+        if table.size > size:
+            self._router.routes_learned()
 
     def _accepted(self, routes: Iterable[RouteRegistration], domain: str) -> list[tuple[bytes, list[MessageType]]]:
         """The receivers of an announcement with what may be announced in its domain; raises SecurityError if nothing may."""
@@ -197,8 +199,10 @@ class ServiceHandlers:
                 self._peers.membership.asked(decoded.message.domain)
             return
         peer = self._peers.connect(payload.requestor_uri) if payload.requestor_uri else None
-        if peer is not None and peer.link.is_connected:
-            self._peers.announce_to(peer)
+        if peer is not None:
+            peer.is_direct = True  # if it is not connected yet, it is told as soon as it is
+            if peer.link.is_connected:
+                self._peers.announce_to(peer)
 
     def _asked_node(self, payload: ServicePayload, _decoded: Decoded, through_cluster: bool) -> None:  # noqa: FBT001
         if isinstance(payload, RequestNodeRoutes) and payload.target_node_identity == self._table.node:

@@ -24,6 +24,9 @@ from hopline.wire import DEFAULT_FORMAT, FormatName
 from hopline.wire.primitives import read_version, show, write_version
 
 SERVICE_PREFIX: Final = b"KINO."
+OUR_PREFIX: Final = b"HOPLINE."
+"""Of messages by which Hopline's nodes and tools speak with each other."""
+
 SERVICE_VERSION: Final = 1
 
 

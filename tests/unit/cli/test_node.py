@@ -87,6 +87,11 @@ def test_runs_until_a_signal_and_reports(start, number):
     assert report["dead_letters"] == {}
 
 
+def test_a_node_is_called_what_it_was_named(start):
+    running = start(f"{HERE}:ACTORS", "--bind", ANY, "--name", "shop")
+    assert running.ready["node"] == "shop"
+
+
 @pytest.mark.parametrize("actors", ["Greeter", "make", "Market"])
 def test_actors_are_a_class_or_come_from_a_function(start, hopline, actors):
     running = start(f"{HERE}:{actors}", "--bind", ANY)

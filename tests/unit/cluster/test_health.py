@@ -122,3 +122,13 @@ def test_a_node_that_cannot_be_listened_to_is_not_dead_for_that():
     assert health.uses(b"n", 0.0) == ""
     assert not health.has_moved(b"n", beats("tcp://other:1"))
     assert health.stale(61.0) == [b"n"]
+
+
+def test_who_did_not_listen_blames_nobody():
+    health = PeersHealth(most_missed=3, stale_after_s=60)
+    health.met(b"n", beats(), 0.0)
+    health.uses(b"n", 0.0)
+    health.slept(100.0, 101.0)
+    assert health.dead(102.5) == []
+    health.slept(100.0, 102.0)
+    assert health.dead(105.1) == [b"n"]

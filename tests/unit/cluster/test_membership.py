@@ -189,3 +189,25 @@ def test_who_leaves_asks_for_nobody():
         await scripted.close()
 
     play(test)
+
+
+def test_a_node_that_was_started_anew_is_listened_to_where_its_heart_beats_now():
+    async def test(cluster):
+        scripted = Scripted(cluster)
+        node = await cluster.node("a")
+        await welcomed(cluster, scripted, node)
+        channels = cluster.network.channels("tcp://n:1")
+        beats = channels.publish("tcp://n:3")
+        node.membership.met(b"n", "tcp://n:1", Health("tcp://n:2", 10_000_000), "v6")
+        node.membership.uses(b"n")
+        node.membership.met(b"n", "tcp://n:1", Health("tcp://n:3", 10_000_000), "v6")
+        for _ in range(20):
+            await cluster.run(0.5)
+            beats.publish(control_frames(HeartBeat(10_000_000, b"n", "tcp://n:3")))
+        assert node.membership.watched == 1
+        await cluster.run(5)
+        assert node.membership.watched == 0
+        await channels.close()
+        await scripted.close()
+
+    play(test)

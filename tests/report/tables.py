@@ -2,6 +2,7 @@
 
 `write_tables`   rows of any tables into a folder, committed as the warehouse commits them
 `shop`           rows: nodes shop, store, bank and one that nobody captured; names are as hostile as they can be
+`is_system`      a condition in SQL: whether a column names a type of nodes or tools
 `crowd`          rows: more nodes than a graph can show
 """
 
@@ -23,6 +24,10 @@ START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 SCHEMAS = {table.name: to_arrow_schema(table.schema, timezone="UTC") for table in (*TABLES, RUNS)}
 EVIL = "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&\u202e\x00"
 """A name that would like to be more than a name."""
+
+
+def is_system(column):
+    return f"coalesce(regexp_matches({column}, '^(KINO|HOPLINE)[.]') and {column} != 'KINO.EXCEPTION', false)"
 
 
 def at(ms: float) -> datetime:
@@ -222,6 +227,16 @@ def crowd(*, nodes=25, moves=600):
     return made.rows
 
 
+def _add_system(made):
+    """What nodes and tools do: registrations that are paired with others, a watcher who waits, and one lost ping."""
+    for took_ms in (15_000.0, -30_000.0):
+        made.move(40_000.0, took_ms, "bank", "store", "KINO.REGEXTROUTE", "", b"registration")
+        made.move(40_000.0, took_ms, "shop", "store", "KINO.REGEXTROUTE", "", b"registration")
+    made.move(3000.0, None, "bank", "store", "KINO.PING", "", b"ping", lost=True)
+    made.ask(15_000.0, 40_000.0, request="HOPLINE.WATCH", response="HOPLINE.SEEN")
+    made.ask(16_000.0, 900.0, request="HOPLINE.ROUTES", outcome="expired", node=None)
+
+
 def shop(*, orders=40):
     """The rows of the shop."""
     made = Shop()
@@ -240,11 +255,16 @@ def shop(*, orders=40):
     for number in range(12):
         made.see(number * 5000.0, "store", "scaleout_out", "KINO.HEARTBEAT", "", "v5")
     made.see(100.0, EVIL, "wire_in", "KINO.HEARTBEAT", "", "v3")
+    _add_system(made)
     hour = START
     made.rows["expiries"] = [
         {"hour": hour, "identity_key": "ORDER.PLACE", "ttl_ms": 2000.0, "sent": 40, "in_time": 35, "late": 1}
         | {"expired_in_flight": 3, "budget_used_p95": 1.2},
         {"hour": hour, "identity_key": EVIL, "ttl_ms": 50.0, "sent": 2, "in_time": 2, "late": 0, "expired_in_flight": 0},
+        *(
+            {"hour": hour, "identity_key": "PRICE.GET", "ttl_ms": ttl_ms, "sent": 1, "in_time": 1, "budget_used_p95": used}
+            for ttl_ms, used in ((4968.0, 0.2), (4971.0, 0.4), (4974.0, 0.3))
+        ),
     ]
     verdicts = {"valid": 90, "unsigned": 20, "invalid": 4, "unknown-domain": 2, "replayed": 1, "unchecked": 3}
     made.rows["signatures"] = [

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hopline.cli import app
 from hopline.report.making import make_report
 from tests.report.chromium import Chromium, find_chromium
-from tests.report.tables import EVIL, crowd, shop, write_tables
+from tests.report.tables import EVIL, crowd, is_system, shop, write_tables
 
 PICTURES = Path(__file__).parents[2] / "build" / "report"
 MISSING = "no Chromium: `apt-get install chromium` on Debian, or put chromium or google-chrome on the PATH"
@@ -89,11 +89,14 @@ def test_the_numbers_are_those_of_the_tables(opened, tables):
         places = {name: f"read_parquet('{tables}/{name}/*/*.parquet')" for name in names}
         return duckdb.sql(sql.format(**places)).fetchall()[0]
 
+    root, request = (f"not {is_system(name)}" for name in ("root_identity_key", "request_identity_key"))
     figures = "[...document.querySelectorAll('.figures data')].map(each => [each.id, Number(each.value)])"
     assert dict(opened.run(figures)) == {
         "figure-sightings": ask("select count(*) from {messages}")[0],
-        "figure-flows": ask("select count(*) from {flows}")[0],
-        "figure-requests": ask("select count(*) from {callbacks} where outcome not in ('orphan', 'duplicate')")[0],
+        "figure-flows": ask(f"select count(*) from {{flows}} where {root}")[0],
+        "figure-requests": ask(
+            f"select count(*) from {{callbacks}} where outcome not in ('orphan', 'duplicate') and {request}"
+        )[0],
         "figure-types": ask("select count(distinct identity_key) from {messages}")[0],
         "figure-nodes": ask("select count(distinct node_key) from {messages}")[0],
         "figure-rejects": ask("select count(*) from {rejects}")[0],
@@ -103,7 +106,12 @@ def test_the_numbers_are_those_of_the_tables(opened, tables):
     )
     parts = "[...document.querySelectorAll('#{} .legend data')].reduce((sum, each) => sum + Number(each.value), 0)"
     assert opened.run(parts.format("signatures")) == ask("select sum(messages) from {signatures}")[0]
-    assert opened.run(parts.format("answers")) == ask("select count(*) from {callbacks}")[0]
+    assert opened.run(parts.format("answers")) == ask(f"select count(*) from {{callbacks}} where {request}")[0]
+    left_out = ask(f"select count(*) from {{messages}} where {is_system('identity_key')}")[0]
+    assert opened.run("Number(document.querySelector('#system-sightings').value)") == left_out > 0
+    between = "[...document.querySelectorAll('#services details:first-of-type td data')].map(each => Number(each.value))"
+    moved = ask(f"select count(*) from {{hops}} where kind = 'network' and not {is_system('identity_key')}")[0]
+    assert sum(opened.run(between)) == moved
 
 
 def test_bars_are_as_long_as_their_numbers(opened):

@@ -85,23 +85,19 @@ def _losses(facts: Facts) -> list[Finding]:
         both, *_ = facts.moves.ends.total()
         text = "No message was lost between nodes whose captures cover both ends."
         return [Finding("good", "losses", text)] if both else []
-    return [
-        Finding(
-            "bad", "losses", f"{count(lost, 'message')} got lost between nodes: sent, and never seen where they should be."
-        )
-    ]
+    system = facts.moves.lost_system
+    of_these = f" ({system:,} of them system traffic)" if system else ""
+    text = f"{count(lost, 'message')} got lost between nodes{of_these}: sent, and never seen where they should be."
+    return [Finding("bad", "losses", text)]
 
 
 def _expiries(facts: Facts) -> list[Finding]:
     sent, _, late, expired = facts.expiries.types.total()
     if late or expired:
-        text = (
-            f"Of {count(sent, 'message')} with a time to live {late:,} came too late and {expired:,} never arrived in time."
-        )
+        text = f"Of {count(sent, 'message')} with a time to live {late:,} arrived too late and {expired:,} never arrived."
         return [Finding("bad", "expiries", text)]
-    return (
-        [Finding("good", "expiries", f"No message of {count(sent)} with a time to live was seen to expire.")] if sent else []
-    )
+    text = f"Of {count(sent, 'message')} with a time to live none was seen to arrive too late, or not to arrive."
+    return [Finding("good", "expiries", text)] if sent else []
 
 
 def _signatures(facts: Facts) -> list[Finding]:

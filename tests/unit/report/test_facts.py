@@ -15,7 +15,7 @@ from hopline.errors import TablesError
 from hopline.report.read import facts as facts_module
 from hopline.report.read.facts import read_facts
 from hopline.report.read.moves import offsets_ms
-from tests.report.tables import EVIL, START, at, shop, write_tables
+from tests.report.tables import EVIL, START, Shop, at, is_system, shop, write_tables
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,8 @@ def _names(tables):
 
 
 def test_pandas_reads_them_too(tables, facts):
-    assert len(pd.read_parquet(tables / "flows")) == facts.flows.count
+    flows = pd.read_parquet(tables / "flows")
+    assert len(flows[~flows["root_identity_key"].str.startswith("HOPLINE.")]) == facts.flows.count < len(flows)
 
 
 def test_sightings(facts, ask):
@@ -63,15 +64,15 @@ def test_traffic_by_step(facts, ask):
 
 def test_moves(facts, ask):
     found = ask(
-        """select from_node_key, to_node_key,
+        f"""select from_node_key, to_node_key,
             count(*) filter (sent_at is not null and received_at is not null),
             count(*) filter (received_at is null and not lost), count(*) filter (sent_at is null), count(*) filter (lost)
-        from {hops} where kind = 'network' group by all"""
+        from {{hops}} where kind = 'network' and not {is_system("identity_key")} group by all"""
     )
     assert {(*key, *numbers) for key, numbers in facts.moves.ends.ordered()} == set(found)
     for source, target, *marks in ask(
-        """select from_node_key, to_node_key, quantile_disc(latency_ms - skew_ms, [0.5, 0.95, 0.99]), count(latency_ms)
-        from {hops} where latency_ms is not null group by all"""
+        f"""select from_node_key, to_node_key, quantile_disc(latency_ms - skew_ms, [0.5, 0.95, 0.99]), count(latency_ms)
+        from {{hops}} where latency_ms is not null and not {is_system("identity_key")} group by all"""
     ):
         spread = facts.moves.spreads[source, target]
         assert ([spread.at(share) for share in (0.5, 0.95, 0.99)], spread.count) == tuple(marks)
@@ -86,10 +87,9 @@ def test_losses(facts, ask):
 @pytest.mark.parametrize("level", ["node", "message"])
 def test_links(facts, ask, level):
     found = ask(
-        f"""select source_key, target_key, sum(messages),
-            coalesce(sum(messages) filter (starts_with(identity_key, 'KINO.')), 0),
-            sum(bytes), sum(errors), sum(lost), sum(expired)
-        from {{edges}} where level = '{level}' group by all"""
+        f"""select source_key, target_key, sum(messages), sum(bytes), sum(errors), sum(lost), sum(expired)
+        from {{edges}} where level = '{level}' and not {is_system("identity_key")} and not {is_system("source_key")}
+        group by all"""
     )
     assert {(link.source, link.target, *link[3:]) for link in facts.links.between(level)} == set(found) != set()
 
@@ -100,12 +100,13 @@ def test_an_example_of_what_went_wrong(facts):
 
 def test_answers(facts, ask):
     answers = facts.answers
-    outcomes = dict(ask("select outcome, count(*) from {callbacks} group by 1"))
+    is_asked = f"not {is_system('request_identity_key')}"
+    outcomes = dict(ask(f"select outcome, count(*) from {{callbacks}} where {is_asked} group by 1"))
     assert {key[0]: counts[0] for key, counts in answers.outcomes.ordered()} == outcomes
     assert (answers.count("ok"), answers.count("pending", "expired")) == (outcomes["ok"], 4)
     for request, response, marks in ask(
-        """select request_identity_key, response_identity_key, quantile_disc(wait_ms, [0.5, 0.95, 0.99])
-        from {callbacks} where wait_ms is not null group by all"""
+        f"""select request_identity_key, response_identity_key, quantile_disc(wait_ms, [0.5, 0.95, 0.99])
+        from {{callbacks}} where wait_ms is not null and {is_asked} group by all"""
     ):
         assert [answers.waits[request, response].at(share) for share in (0.5, 0.95, 0.99)] == marks
 
@@ -123,25 +124,74 @@ def test_what_waits_longest(facts):
 
 
 def test_flows(facts, ask):
+    where = f"where not {is_system('root_identity_key')}"
     ((count, messages, incomplete, marks),) = ask(
-        """select count(*), sum(messages), count(*) filter (completeness < 1), quantile_disc(duration_ms, [0.5, 0.95, 0.99])
-        from {flows}"""
+        f"""select count(*), sum(messages), count(*) filter (completeness < 1), quantile_disc(duration_ms, [0.5, 0.95, 0.99])
+        from {{flows}} {where}"""
     )
     assert (facts.flows.count, facts.flows.messages, facts.flows.incomplete) == (count, messages, incomplete)
     assert [facts.flows.duration.at(share) for share in (0.5, 0.95, 0.99)] == marks
-    slow = ask("select correlation_key, duration_ms from {flows} order by duration_ms desc, correlation_key limit 5")
+    order = "order by duration_ms desc, correlation_key limit 5"
+    slow = ask(f"select correlation_key, duration_ms from {{flows}} {where} {order}")
     assert [(flow.key, flow.duration_ms) for flow in facts.slowest] == slow
 
 
 def test_audits(facts, ask):
     sums = "sum(sent), sum(in_time), sum(late), sum(expired_in_flight)"
-    found = ask(f"select identity_key, ttl_ms, {sums} from {{expiries}} group by all")
-    assert {(*key, *sums) for key, sums in facts.expiries.types.ordered()} == set(found)
+    ttl = "round(ttl_ms, 1 - floor(log10(ttl_ms))::int)"
+    found = ask(f"select identity_key, {ttl}, {sums} from {{expiries}} group by all")
+    found = {tuple(value or 0 for value in row) for row in found}
+    assert {(*key, *sums) for key, sums in facts.expiries.types.ordered()} == found
     statuses = ask("select status, sum(messages) from {signatures} group by all")
     assert {(*key, *counts) for key, counts in facts.signatures.statuses.ordered()} == set(statuses)
     rejects = ask("select code, reason, count(*) from {rejects} group by all")
     assert {(*key, *counts) for key, counts in facts.rejects.codes.ordered()} == set(rejects)
     assert facts.rejects.count == 3
+
+
+def test_times_to_live_that_differ_by_little_are_one(facts):
+    key = ("PRICE.GET", 5000.0)
+    assert dict(facts.expiries.types.ordered())[key] == [3, 3, 0, 0]
+    assert (facts.expiries.longest[key], facts.expiries.used[key]) == (4974.0, 0.4)
+
+
+# --- what nodes and tools do ------------------------------------------------------------------------------------------
+
+
+def test_system_traffic_is_counted_and_left_out(facts, ask):
+    ((count,),) = ask(f"select count(*) from {{messages}} where {is_system('identity_key')}")
+    assert facts.seen.system == count > 0
+    assert ("bank", "store") not in facts.moves.spreads
+    assert ("bank", "store") not in {(link.source, link.target) for link in facts.links.between("node")}
+    assert facts.answers.wait.greatest == 2400.0, "nobody waited as long as who watched"
+    assert facts.moves.backwards == 0
+    assert facts.moves.spreads["shop", "store"].greatest == 480.0
+    assert facts.moves.spreads["shop", "store"].least > 0
+
+
+def test_what_the_system_lost_is_said(facts):
+    assert (facts.moves.lost.total(), facts.moves.lost_system) == ([4], 1)
+
+
+def test_a_failure_is_an_answer_to_who_asked(tmp_path):
+    made = Shop()
+    made.ask(0.0, 5.0, response="KINO.EXCEPTION", outcome="exception")
+    made.ask(10.0, 7.0, request="HOPLINE.STATUS", response="KINO.EXCEPTION", outcome="exception")
+    made.rows["callbacks"] += [
+        {"outcome": "orphan", "response_identity_key": name} for name in ("KINO.EXCEPTION", "HOPLINE.SEEN", "ORDER.PLACED")
+    ]
+    facts = read_facts(write_tables(tmp_path, made.rows), top=3)
+    assert (facts.answers.count("exception"), facts.answers.count("orphan")) == (1, 2)
+    assert [(link.source, link.target) for link in facts.links.between("message")] == [("ORDER.PLACE", "KINO.EXCEPTION")]
+    assert ("store", "shop") in facts.moves.spreads
+    assert [flow.root_identity for flow in facts.slowest] == ["ORDER.PLACE"]
+
+
+def test_clocks_that_only_the_system_compares(tmp_path):
+    made = Shop()
+    made.move(0.0, 5.0, "a", "b", "KINO.PING", "", b"ping", skew_ms=3.0)
+    moves = read_facts(write_tables(tmp_path, made.rows), top=3).moves
+    assert (moves.worst_skew_ms, moves.spreads, len(moves.ends)) == (3.0, {}, 0)
 
 
 # --- the slowest flows ------------------------------------------------------------------------------------------------
@@ -206,6 +256,10 @@ def test_a_giant_flow_is_cut(tmp_path):
 # --- while others write -----------------------------------------------------------------------------------------------
 
 
+def of_actors(rows):
+    return [flow for flow in rows["flows"] if not flow["root_identity_key"].startswith("HOPLINE.")]
+
+
 @pytest.fixture
 def own(rows, tmp_path):
     return write_tables(tmp_path / "tables", rows)
@@ -226,7 +280,7 @@ def test_a_run_that_commits_meanwhile(own, monkeypatch):
     monkeypatch.setattr(facts_module, "Seen", Late)
     facts = read_facts(own, top=3)
     assert (len(seen), facts.run) == (2, "20261117T000000-000000")
-    assert facts.flows.count == len(shop(orders=8)["flows"])
+    assert facts.flows.count == len(of_actors(shop(orders=8)))
 
 
 def test_runs_that_commit_all_the_time(own, rows, monkeypatch):
@@ -241,7 +295,7 @@ def test_runs_that_commit_all_the_time(own, rows, monkeypatch):
     monkeypatch.setattr(facts_module, "Seen", Always)
     facts = read_facts(own, top=3)
     assert "some tables may be newer than others" in facts.notes[0]
-    assert (next(numbers), facts.flows.count) == (2, len(rows["flows"]))
+    assert (next(numbers), facts.flows.count) == (2, len(of_actors(rows)))
 
 
 def test_days_that_are_replaced_all_the_time(own, rows, monkeypatch):

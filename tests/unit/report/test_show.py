@@ -15,7 +15,7 @@ from hopline.report.show.graph import MOST_ARROWS, MOST_NODES, Arrow, chosen, dr
 from hopline.report.show.html import Html, joined, key, tag
 from hopline.report.show.page import page
 from hopline.report.show.words import clean, duration, moment, short
-from tests.report.tables import EVIL, START, at, write_tables
+from tests.report.tables import EVIL, START, Shop, at, write_tables
 
 SECTIONS = ("found", "traffic", "services", "latency", "flows", "answers", "losses", "expiries", "signatures", "formats")
 SECTIONS = (*SECTIONS, "rejects", "clocks")
@@ -116,11 +116,50 @@ def test_a_single_message(tmp_path):
 
 
 def test_a_type_with_the_name_of_a_group(tmp_path):
-    types = ["other types", "system (KINO.*)", "KINO.PING", *(f"T{number}" for number in range(9))]
+    types = ["other types", "system (KINO.*, HOPLINE.*)", "KINO.PING", *(f"T{number}" for number in range(9))]
     messages = [{"seen_at": START, "identity_key": name} for number, name in enumerate(types, 1) for _ in range(number)]
     said = " ".join(Page(shown(write_tables(tmp_path, {"messages": messages}))).sections["traffic"].split())
-    assert "system (KINO.*) 3 (" in said, "control traffic alone"
+    assert "system (KINO.*, HOPLINE.*) 3 (" in said, "system traffic alone"
     assert "other types 18 (" in said, "what has no colour: 1 + 2 + 4 + 5 + 6"
+
+
+def test_system_traffic_is_one_band(tmp_path):
+    types = ["KINO.PING", "HOPLINE.WATCH", "KINO.EXCEPTION", "ORDER.PLACE"]
+    made = Page(shown(write_tables(tmp_path, {"messages": [{"seen_at": START, "identity_key": name} for name in types]})))
+    said = " ".join(made.sections["traffic"].split())
+    assert "system (KINO.*, HOPLINE.*) 2 (50 %) KINO.EXCEPTION 1 (25 %) ORDER.PLACE 1 (25 %)" in said
+    assert "2 of the sightings are system traffic" in "".join(made.texts)
+
+
+def test_system_traffic_is_nowhere_else(text):
+    sections = Page(text).sections
+    for name in ("services", "latency", "flows", "answers"):
+        assert not re.search(r"HOPLINE\.|KINO\.(?!EXCEPTION)", sections[name]), name
+    assert "4 in all, 1 of them system traffic." in " ".join(sections["losses"].split()), "what is lost is lost"
+
+
+def test_nothing_but_system_traffic(tmp_path):
+    made = Shop()
+    made.ask(0.0, 50.0, request="HOPLINE.WATCH", response="HOPLINE.SEEN")
+    sections = Page(shown(write_tables(tmp_path, made.rows))).sections
+    for name in ("services", "latency", "flows", "answers"):
+        assert "system traffic" in sections[name].split("Nothing to show.")[1], name
+
+
+def test_a_time_to_live_is_one_row(text):
+    said = " ".join(Page(text).sections["expiries"].split())
+    assert said.count("PRICE.GET") == 1
+    assert "PRICE.GET within 4.97 s 3 3 0 0 40 %" in said
+    assert "arrived in time 40 (" in said
+
+
+def test_one_is_not_many(tmp_path):
+    made = Shop()
+    made.see(0.0, "alone", "hub_out", "A", "flow")
+    made.rows["flows"].append({"correlation_key": "flow", "started_at": START, "duration_ms": 1.0, "messages": 1})
+    texts = Page(shown(write_tables(tmp_path, made.rows))).texts
+    assert {"sighting", "flow", "requests", "message type", "node captured"} <= set(texts)
+    assert not re.search(r"\b1 (nodes|flows|messages|sightings)\b", "".join(texts))
 
 
 def test_nulls_everywhere(tmp_path):

@@ -1,4 +1,7 @@
-"""Answers: what came of requests, how long they waited, and what failures say. From `callbacks`."""
+"""Answers: what came of requests, how long they waited, and what failures say. From `callbacks`.
+
+Requests of the system itself are left out; so are answers of it that nobody asked for.
+"""
 
 from datetime import datetime
 from typing import ClassVar, Final
@@ -8,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import Greatest, Key, Spread, Tally, groups
+from hopline.report.read.system import are_system
 
 OUTCOMES: Final = ("ok", "exception", "late", "expired", "pending", "orphan", "duplicate")
 UNANSWERED: Final = ("pending", "expired")
@@ -50,6 +54,8 @@ class Answers:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
+        what = pc.coalesce(batch["request_identity_key"], batch["response_identity_key"])
+        batch = batch.filter(pc.invert(are_system(what)))
         for key, counts in groups(batch, ["outcome"]):
             self.outcomes.add(key, counts)
         outcome = batch["outcome"]

@@ -11,7 +11,11 @@ STATUSES: Final = ("valid", "unsigned", "invalid", "unknown-domain", "replayed",
 
 
 class Expiries:
-    """Sums by message type and TTL: sent, in time, late, expired in flight; and the greatest share of it that was used."""
+    """Sums by message type and TTL: sent, in time, late, expired in flight; and the greatest share of it that was used.
+
+    A node sends on what is left of a TTL, so of one TTL many come that differ by milliseconds: those that are equal to two
+    digits are one, and `longest` has the longest of them.
+    """
 
     table: ClassVar = "expiries"
     columns: ClassVar = ("identity_key", "ttl_ms", "sent", "in_time", "late", "expired_in_flight", "budget_used_p95")
@@ -19,16 +23,33 @@ class Expiries:
     def __init__(self) -> None:
         self.types = Tally(4)
         self.used: dict[Key, float] = {}
+        self.longest: dict[Key, float] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
-        for key, (_, *sums) in groups(batch, ["identity_key", "ttl_ms"], ("sent", "in_time", "late", "expired_in_flight")):
+        for (identity, ttl), (_, *sums) in groups(batch, ["identity_key", "ttl_ms"], _SUMS):
+            key = (identity, two_digits(ttl))
             self.types.add(key, sums)
+            self._keep(self.longest, key, ttl)
         most = pa.Table.from_batches([batch]).group_by(["identity_key", "ttl_ms"]).aggregate([("budget_used_p95", "max")])
         for row in most.to_pylist():
-            key, used = (row["identity_key"], row["ttl_ms"]), row["budget_used_p95_max"]
-            if used is not None and (key in self.used or len(self.used) < 2 * len(self.types)):
-                self.used[key] = max(used, self.used.get(key, used))
+            self._keep(self.used, (row["identity_key"], two_digits(row["ttl_ms"])), row["budget_used_p95_max"])
+
+    def _keep(self, greatest: dict[Key, float], key: Key, value: float | None) -> None:
+        if value is not None and (key in greatest or len(greatest) < 2 * len(self.types)):
+            greatest[key] = max(value, greatest.get(key, value))
+
+
+_SUMS: Final = ("sent", "in_time", "late", "expired_in_flight")
+
+
+def two_digits(ms: float | None) -> float | None:
+    """A TTL to two significant digits. All that were over when sent are one.
+
+    >>> [two_digits(ms) for ms in (4968, 4973.0, 5000, 120, -7, 0, None)]
+    [5000.0, 5000.0, 5000.0, 120.0, -1.0, 0.0, None]
+    """
+    return None if ms is None else -1.0 if ms < 0 else float(f"{ms:.2g}")
 
 
 class Signatures:

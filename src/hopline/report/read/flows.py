@@ -1,5 +1,7 @@
 """Flows: how many, how long, and the slowest of them move by move. From `flows`, `hops` and `callbacks`.
 
+A flow that system traffic began is left out.
+
 Durations in `flows` are by the clocks of the nodes as they are. Where clocks differ, the longest by these clocks are only
 candidates, and so are those whose requests waited longest, which one clock measures: of all candidates the moves are read,
 put on one clock, and then they are ordered anew.
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 
 from hopline.report.read.counting import Greatest, Spread
 from hopline.report.read.moves import day_of, offsets_ms
+from hopline.report.read.system import without_system
 from hopline.report.read.tables import Tables
 
 _MOST_STEPS: Final = 30
@@ -49,6 +52,7 @@ class Flows:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
+        batch = without_system(batch, "root_identity_key")
         self.count += batch.num_rows
         self.messages += pc.sum(batch["messages"]).as_py() or 0
         self.failed += pc.sum(pc.greater(batch["errors"], 0)).as_py() or 0
@@ -121,7 +125,8 @@ def slowest(
     missing = [key for key in candidates if key not in known]
     if missing:
         for batch in tables.scan("flows", Flows.columns, missing):
-            known.update({row["correlation_key"]: row for row in batch.to_pylist()})
+            rows = without_system(batch, "root_identity_key").to_pylist()
+            known.update({row["correlation_key"]: row for row in rows})
     offsets = cache(partial(offsets_ms, skews))
     drawn = {}
     for key, row in known.items():

@@ -1,4 +1,4 @@
-"""Links: traffic between two nodes, and between two message types. From `edges`."""
+"""Links: traffic between two nodes, and between two message types, without that of the system. From `edges`."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import Tally, groups
-from hopline.report.read.seen import SYSTEM
+from hopline.report.read.system import are_system
 
 
 class Link(NamedTuple):
@@ -16,7 +16,6 @@ class Link(NamedTuple):
     target: str | None
     flow: str | None
     messages: int
-    system: int
     bytes: int
     errors: int
     lost: int
@@ -28,8 +27,7 @@ class Link(NamedTuple):
         return self.errors + self.lost + self.expired
 
 
-_SUMS: Final = ("messages", "system", "bytes", "errors", "lost", "expired")
-_COUNTS: Final = ("messages", "bytes", "errors", "lost", "expired")
+_SUMS: Final = ("messages", "bytes", "errors", "lost", "expired")
 _ENDS: Final = ("level", "source_key", "target_key")
 _NOTHING: Final = (0,) * len(_SUMS)
 _MOST_EXAMPLES: Final = 1_000
@@ -40,15 +38,16 @@ class Links:
     """Sums links up over time."""
 
     table: ClassVar = "edges"
-    columns: ClassVar = (*_ENDS, "identity_key", *_COUNTS, "exemplars")
+    columns: ClassVar = (*_ENDS, "identity_key", *_SUMS, "exemplars")
 
     def __init__(self) -> None:
         self._links = {level: Tally(len(_SUMS)) for level in ("node", "message")}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
-        is_system = pc.cast(pc.fill_null(pc.starts_with(batch["identity_key"], SYSTEM), fill_value=False), pa.int64())
-        batch = batch.append_column("system", pc.multiply(is_system, batch["messages"]))
+        batch = batch.filter(pc.invert(_are_system(batch)))
+        if not batch.num_rows:
+            return
         for (level, source, target), (_, *sums) in groups(batch, _ENDS, _SUMS):
             if level in self._links:
                 self._links[level].add((source, target), sums)
@@ -65,3 +64,10 @@ class Links:
         """Links between nodes, or between message types: the busiest first."""
         tally = self._links[level]
         return [Link(source, target, tally.note_of((source, target)), *sums) for (source, target), sums in tally.ordered()]
+
+
+def _are_system(batch: pa.RecordBatch) -> pa.Array:
+    """Whether rows are of system traffic: what was counted is, or, between message types, what led to it."""
+    is_type = pc.fill_null(pc.equal(batch["level"], "message"), fill_value=False)
+    ends = pc.or_(are_system(batch["source_key"]), are_system(batch["target_key"]))
+    return pc.or_(are_system(batch["identity_key"]), pc.and_(is_type, ends))

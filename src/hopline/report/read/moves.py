@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import Floats, Spread, Tally, groups
+from hopline.report.read.system import is_system, without_system
 
 Edge = tuple[str | None, str | None]
 """From which node to which; None is not known."""
@@ -22,6 +23,8 @@ _MOST_PAIRS: Final = 10_000
 
 class Moves:
     """Counts and measures network moves.
+
+    System traffic is neither counted nor measured, but for two things: what of it got lost, and what it tells of clocks.
 
     Attributes:
         ends: moves of an edge: seen at both ends, only where sent, only where received, lost.
@@ -52,6 +55,23 @@ class Moves:
         batch = batch.filter(pc.fill_null(pc.equal(batch["kind"], "network"), fill_value=False))
         if not batch.num_rows:
             return
+        self._add_lost(batch.filter(pc.fill_null(batch["lost"], fill_value=False)))
+        self._add_skews(batch.filter(pc.and_(batch["latency_ms"].is_valid(), _has_skew(batch))))
+        batch = without_system(batch, "identity_key")
+        self._add_ends(batch)
+        self._add_latencies(batch.filter(batch["latency_ms"].is_valid()))
+
+    @property
+    def worst_skew_ms(self) -> float:
+        """The greatest difference of two clocks; 0 if nothing shows one."""
+        return max(map(abs, self.skews.values()), default=0.0)
+
+    @property
+    def lost_system(self) -> int:
+        """How many of the lost are system traffic."""
+        return sum(counts[0] for (_, _, identity), counts in self.lost.ordered() if is_system(identity))
+
+    def _add_ends(self, batch: pa.RecordBatch) -> None:
         is_sent, is_received = batch["sent_at"].is_valid(), batch["received_at"].is_valid()
         lost = pc.fill_null(batch["lost"], fill_value=False)
         seen = {
@@ -66,13 +86,6 @@ class Moves:
         )
         for key, (_, *numbers) in groups(counted, ["from_node_key", "to_node_key"], list(seen)):
             self.ends.add(key, numbers)
-        self._add_lost(batch.filter(lost))
-        self._add_latencies(batch.filter(batch["latency_ms"].is_valid()))
-
-    @property
-    def worst_skew_ms(self) -> float:
-        """The greatest difference of two clocks; 0 if nothing shows one."""
-        return max(map(abs, self.skews.values()), default=0.0)
 
     def _add_lost(self, lost: pa.RecordBatch) -> None:
         keys = ["from_node_key", "to_node_key", "identity_key"]
@@ -93,10 +106,8 @@ class Moves:
                     continue
                 spread = self.spreads[edge] = Spread()
             spread.add(values)
-        known = pc.fill_null(pc.is_finite(batch["skew_ms"]), fill_value=False)
-        for key, numbers in groups(batch.filter(pc.invert(known)), ["from_node_key", "to_node_key"]):
+        for key, numbers in groups(batch.filter(pc.invert(_has_skew(batch))), ["from_node_key", "to_node_key"]):
             self.uncompared.add(key, numbers)
-        self._add_skews(batch.filter(known))
 
     def _add_skews(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -109,6 +120,10 @@ class Moves:
         for (day, one, other, skew), _ in groups(days, days.schema.names):
             if day is not None and one is not None and other is not None and len(self.skews) < _MOST_PAIRS:
                 self.skews[f"{day:%Y-%m-%d}", one, other] = skew
+
+
+def _has_skew(batch: pa.RecordBatch) -> pa.Array:
+    return pc.fill_null(pc.is_finite(batch["skew_ms"]), fill_value=False)
 
 
 def _by_edge(batch: pa.RecordBatch, values: Floats) -> Iterator[tuple[Edge, Floats]]:

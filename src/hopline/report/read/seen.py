@@ -7,23 +7,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import MOST_KEYS, Tally, groups
+from hopline.report.read.system import are_system
 from hopline.report.read.timeline import Timeline
-
-SYSTEM: Final = "KINO."
-"""How the identities of control traffic begin."""
 
 MANY: Final = "\0many"
 """The name under which rare types are counted together, when there are too many; no printable key is like it."""
 
 
 class Seen:
-    """Counts sightings."""
+    """Counts sightings, those of system traffic included; `system` says how many these are."""
 
     table: ClassVar = "messages"
     columns: ClassVar = ("seen_at", "identity_key", "format", "variant", "encoded", "node_key", "tap")
 
     def __init__(self) -> None:
         self.sightings = 0
+        self.system = 0
         self.timeline = Timeline()
         self.types = Tally()
         self.formats = Tally()
@@ -32,6 +31,7 @@ class Seen:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
         self.sightings += batch.num_rows
+        self.system += pc.sum(are_system(batch["identity_key"])).as_py() or 0
         for tally, keys in ((self.formats, ["format", "variant", "encoded"]), (self.nodes, ["node_key", "tap"])):
             for key, counts in groups(batch, keys):
                 tally.add(key, counts)

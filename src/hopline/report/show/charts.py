@@ -7,6 +7,7 @@ everywhere. This file knows no table.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from hopline.report.read.system import EXCEPTION, is_system
 from hopline.report.show.html import Html, Part, Value, tag
 from hopline.report.show.ticks import ticks
 from hopline.report.show.words import clean, duration
@@ -19,7 +20,7 @@ COLOURS: Final = 6
 
 
 class Colours:
-    """Which type has which colour: c1 to c6 by how much there is, `system` for control traffic, `other` for the rest.
+    """Which type has which colour: c1 to c6 by how much there is, `system` for system traffic, `other` for the rest.
 
     >>> colours = Colours(["ORDER", "PAID", "KINO.PING"])
     >>> colours.of("PAID"), colours.of("KINO.PING"), colours.of("rare"), colours.of(None)
@@ -27,7 +28,7 @@ class Colours:
     """
 
     def __init__(self, types: Iterable[str]) -> None:
-        own = [name for name in types if not name.startswith("KINO.")][:COLOURS]
+        own = [name for name in types if not is_system(name) and name != EXCEPTION][:COLOURS]
         self._classes = {name: f"c{place}" for place, name in enumerate(own, 1)}
 
     @property
@@ -37,9 +38,9 @@ class Colours:
 
     def of(self, name: str | None) -> str:
         """The class of a type."""
-        if name is not None and name.startswith("KINO.") and name != "KINO.EXCEPTION":
+        if is_system(name):
             return "system"
-        return "bad" if name == "KINO.EXCEPTION" else self._classes.get(name or "", "other")
+        return "bad" if name == EXCEPTION else self._classes.get(name or "", "other")
 
 
 def percent(value: float) -> str:

@@ -71,12 +71,14 @@ def _divided(parts: list[tuple[str, str, int]], what: str) -> Html:
 def answers(facts: Facts, top: int) -> Html:
     """What came of requests."""
     title = "Requests without a good answer"
-    lead = "What came of every request that asked for an answer; and what failures say of themselves."
+    lead = "What came of every request for an answer, system traffic left out; and what failures say of themselves."
     if "callbacks" in facts.empty:
         return section("answers", title, lead, empty(facts.empty["callbacks"]))
     found = facts.answers
     parts = [(name, _OUTCOMES[name], found.count(name)) for name in REQUESTS if found.count(name)]
     strays = [(name, _OUTCOMES[name], found.count(name)) for name in OUTCOMES if name not in REQUESTS and found.count(name)]
+    if not parts and not strays:
+        return section("answers", title, lead, empty("no request was seen but those of system traffic"))
     extra = None
     if strays:
         extra = tag("p", "Besides there were ", " and ".join(f"{value:,} {shown}" for _, shown, value in strays), ".")
@@ -128,18 +130,27 @@ def _unanswered(facts: Facts, top: int) -> Part:
 def expiries(facts: Facts, top: int) -> Html:
     """Time to live."""
     title = "Time to live"
-    lead = "Messages that are worth something only for a while: did they come within their time?"
+    lead = joined(
+        "Messages that are worth something only for a while: did they arrive within their time? Whether an answer came in "
+        "time too is told under ",
+        tag("a", "answers", href="#answers"),
+        ". Times that are equal to two digits are one row.",
+    )
     if "expiries" in facts.empty:
         return section("expiries", title, lead, empty(facts.empty["expiries"]))
     sent, in_time, late, expired = facts.expiries.types.total()
     rest = sent - in_time - late - expired
-    parts = [("in time", "in time", in_time), ("late", "too late", late), ("never arrived", "never arrived", expired)]
+    parts = [
+        ("in time", "arrived in time", in_time),
+        ("late", "arrived too late", late),
+        ("never arrived", "never arrived", expired),
+    ]
     whole = _divided([*parts, ("not known", "not captured where they went", rest)], "Messages with a time to live")
     types = facts.expiries.types.ordered()
     types.sort(key=lambda item: (-(item[1][2] + item[1][3]), -item[1][0]))
     rows = [
         (
-            joined(key(identity), " ", tag("small", _ttl(ttl))),
+            joined(key(identity), " ", tag("small", _ttl(facts.expiries.longest.get((identity, ttl), ttl)))),
             number(sums[0]),
             count(sums[1]),
             grave(sums[2]),
@@ -148,7 +159,10 @@ def expiries(facts: Facts, top: int) -> Html:
         )
         for (identity, ttl), sums in types[: max(top, 20)]
     ]
-    columns = [Column("message type"), *numbers("sent", "in time", "too late", "never arrived", "time used (p95)")]
+    columns = [
+        Column("message type"),
+        *numbers("sent", "arrived in time", "arrived too late", "never arrived", "time used (p95)"),
+    ]
     listed = table(f"By message type and time to live{of(len(rows), len(types))}", columns, rows)
     return section("expiries", title, lead, whole, listed)
 
@@ -184,7 +198,9 @@ def losses(facts: Facts, top: int) -> Html:
         for (one, other, identity), counts in lost[: max(top, 20)]
     ]
     columns = [Column("from → to"), Column("message type"), *numbers("lost"), Column("example flow")]
-    total = tag("p", tag("b", number(facts.moves.lost.total()[0], "lost-total")), " in all.")
+    system = facts.moves.lost_system
+    of_these = f", {system:,} of them system traffic" if system else ""
+    total = tag("p", tag("b", number(facts.moves.lost.total()[0], "lost-total")), f" in all{of_these}.")
     return section("losses", title, lead, total, table(f"Lost messages{of(len(rows), len(lost))}", columns, rows))
 
 

@@ -19,11 +19,14 @@ def flows(facts: Facts, colours: Colours) -> Html:
     lead = "A flow is all that one message led to. Each bar is a message on its way; a thin one is how long somebody waited."
     if "flows" in facts.empty:
         return section("flows", title, lead, empty(facts.empty["flows"]))
+    if not facts.flows.count:
+        return section("flows", title, lead, empty("no flow was seen but those of system traffic"))
     values = facts.flows.duration
     text = tag(
         "p",
         number(facts.flows.count),
-        f" flows of {count(facts.flows.messages, 'message')}: half took at most {duration(values.at(0.5))}, 95 % at most "
+        " flow" if facts.flows.count == 1 else " flows",
+        f" of {count(facts.flows.messages, 'message')}: half took at most {duration(values.at(0.5))}, 95 % at most "
         f"{duration(values.at(0.95))}, 99 % at most {duration(values.at(0.99))}",
         ", by the clocks of the nodes as they are. " if facts.moves.worst_skew_ms else ". ",
         f"In {facts.flows.failed:,} of them something failed; of {facts.flows.incomplete:,} not all was seen.",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from hopline.report.read.counting import Key, Spread
 from hopline.report.read.facts import Facts
 from hopline.report.read.moves import MOST_EDGES
+from hopline.report.read.system import EXCEPTION
 from hopline.report.show.charts import spread
 from hopline.report.show.html import Column, Html, Part, empty, joined, key, more, number, numbers, of, section, table, tag
 from hopline.report.show.ticks import time_ticks
@@ -15,7 +16,7 @@ def latency(facts: Facts, top: int) -> Html:
     """Percentiles by edge, and of waits."""
     lead = (
         "Half of all took at most p50 (the dot), 95 % at most p95 (the small mark), 99 % at most p99 (the end of the line). "
-        "Clocks of nodes are corrected as far as can be known."
+        "Clocks of nodes are corrected as far as can be known. System traffic is left out."
     )
     most = max(2 * top, 20)
     return section("latency", "How long it took", lead, _between_nodes(facts, most), _waits(facts, most))
@@ -27,7 +28,7 @@ def _between_nodes(facts: Facts, most: int) -> Html:
         return joined(heading, empty(facts.empty["hops"]))
     both, sent, received, lost = facts.moves.ends.total()
     if not both + sent + received + lost:
-        return joined(heading, empty("no message was seen to go from one node to another"))
+        return joined(heading, empty("no message but system traffic was seen to go from one node to another"))
     halves = tag(
         "p",
         f"A latency needs both ends: {both:,} of {both + sent + received + lost:,} moves were seen where they began and "
@@ -107,7 +108,7 @@ def _listed(
             (
                 joined(key(pair[0], 30), " → ", key(pair[1], 30)),
                 *map(duration, (low, middle, high)),
-                spread(low, middle, high, scale, "bad" if pair[1] == "KINO.EXCEPTION" else "ink"),
+                spread(low, middle, high, scale, "bad" if pair[1] == EXCEPTION else "ink"),
                 number(values.count),
                 *([one_end(pair)] if one_end else []),
             )

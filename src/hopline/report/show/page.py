@@ -70,16 +70,20 @@ def _header(facts: Facts, title: str) -> Html:
     line = facts.seen.timeline
     nodes = len({key[0] for key, _ in facts.seen.nodes.ordered()})
     figures = [
-        ("sightings", "sightings", facts.seen.sightings, "messages"),
-        ("flows", "flows", facts.flows.count, "flows"),
-        ("requests", "requests", facts.answers.count(*REQUESTS), "callbacks"),
-        ("types", "message types", len(facts.seen.types), "messages"),
-        ("nodes", "nodes captured", nodes, "messages"),
-        ("rejects", "unreadable", facts.rejects.count, "rejects"),
+        ("sightings", "sighting", "sightings", facts.seen.sightings, "messages"),
+        ("flows", "flow", "flows", facts.flows.count, "flows"),
+        ("requests", "request", "requests", facts.answers.count(*REQUESTS), "callbacks"),
+        ("types", "message type", "message types", len(facts.seen.types), "messages"),
+        ("nodes", "node captured", "nodes captured", nodes, "messages"),
+        ("rejects", "unreadable", "unreadable", facts.rejects.count, "rejects"),
     ]
     shown = [
-        tag("div", tag("dt", name), tag("dd", "-" if of in facts.unknown else number(value, f"figure-{id_}")))
-        for id_, name, value, of in figures
+        tag(
+            "div",
+            tag("dt", many if of in facts.unknown or value != 1 else one),
+            tag("dd", "-" if of in facts.unknown else number(value, f"figure-{id_}")),
+        )
+        for id_, one, many, value, of in figures
     ]
     when: Part = "No messages."
     if line.first_us is not None and line.last_us is not None:
@@ -93,7 +97,31 @@ def _header(facts: Facts, title: str) -> Html:
         until = moment(facts.until, digits=0) if facts.until else "the end"
         asked = f" Asked for: from {since} until before {until}."
     notes = [tag("p", note, class_="caution") for note in facts.notes]
-    return tag("header", tag("h1", clean(title, 120)), tag("p", when, asked), tag("dl", shown, class_="figures"), notes)
+    return tag(
+        "header",
+        tag("h1", clean(title, 120)),
+        tag("p", when, asked),
+        tag("dl", shown, class_="figures"),
+        _left_out(facts),
+        notes,
+    )
+
+
+def _left_out(facts: Facts) -> Part:
+    """Where system traffic is, and where it is not."""
+    if not facts.seen.system:
+        return None
+    return tag(
+        "p",
+        number(facts.seen.system, "system-sightings"),
+        f" of the sightings {'is' if facts.seen.system == 1 else 'are'} system traffic of nodes and tools (HOPLINE.*, and "
+        "KINO.* without KINO.EXCEPTION), left out of flows, requests, latencies and who talks to whom. To see it: table ",
+        tag("code", "messages"),
+        ", column ",
+        tag("code", "is_system"),
+        ".",
+        class_="unit",
+    )
 
 
 SECTIONS: Final = {

@@ -18,12 +18,15 @@ def services(facts: Facts, top: int) -> Html:
     lead = (
         "Nodes and the messages between them: how many · how long 95 % of them took at most · ✕ how many failed, got lost "
         "or came too late. Wider arrows carry more; of red ones 1 % or more went wrong; of dashed ones one end was not seen."
+        " System traffic is left out."
     )
     if "edges" in facts.empty:
         return section("services", title, lead, empty(facts.empty["edges"]))
     links = facts.links.between("node")
     if not links:
-        return section("services", title, lead, empty("no message was seen to go from one node to another"))
+        return section(
+            "services", title, lead, empty("no message but system traffic was seen to go from one node to another")
+        )
     weights: dict[str, int] = {}
     for link in links:
         for end in {_named(link.source), _named(link.target)}:
@@ -37,14 +40,14 @@ def services(facts: Facts, top: int) -> Html:
     caption = None
     if len(arrows) < len(links):
         words = (
-            f"The {len(arrows)} main connections of {len(links):,} are drawn, of {len(chosen)} of {len(weights):,} nodes."
+            f"Of {count(len(links), 'connection')} of {count(len(weights), 'node')} the {len(arrows)} main ones are drawn, "
+            f"of {count(len(chosen), 'node')}."
         )
         caption = tag("p", words, class_="unit")
     rows = [
         (
             joined(key(link.source), " → ", key(link.target)),
             number(link.messages),
-            count(link.system),
             size(link.bytes),
             grave(link.errors),
             grave(link.lost),
@@ -57,7 +60,7 @@ def services(facts: Facts, top: int) -> Html:
         f"Messages between nodes{of(len(rows), len(links))}",
         [
             Column("from → to"),
-            *numbers("messages", "of these system", "bodies", "failures", "lost", "too late"),
+            *numbers("messages", "bodies", "failures", "lost", "too late"),
             Column("example flow"),
         ],
         rows,
@@ -100,14 +103,12 @@ def _arrow(link: Link, facts: Facts) -> graph.Arrow:
     measured = facts.moves.spreads.get((link.source, link.target))
     label = _brief(link.messages)
     words = [f"{short(source, 40)} → {short(target, 40)}: {count(link.messages, 'message')}"]
-    if link.system:
-        words.append(f"{link.system:,} of them system")
     if measured:
         middle = measured.at(0.95)
         words.append(f"p50 {duration(measured.at(0.5))}, p95 {duration(middle)}")
         label += f" · {duration(middle)}"
-    wrong = (("failures", link.errors), ("lost", link.lost), ("too late", link.expired))
-    words += [f"{value:,} {name}" for name, value in wrong if value]
+    wrong = (("failure", "failures", link.errors), ("lost", "lost", link.lost), ("too late", "too late", link.expired))
+    words += [count(value, one, many) for one, many, value in wrong if value]
     if link.bad:
         label += f" · ✕ {_brief(link.bad)}"
     return graph.Arrow(source, target, link.messages, link.bad, label, ", ".join(words), is_sure=measured is not None)

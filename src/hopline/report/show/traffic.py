@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hopline.report.read.facts import Facts
-from hopline.report.read.seen import SYSTEM
+from hopline.report.read.system import EXCEPTION, is_system
 from hopline.report.read.timeline import Timeline
 from hopline.report.show.charts import Colours, Layer, Mark, bar, legend, stack
 from hopline.report.show.html import Column, Html, empty, joined, key, more, number, numbers, of, section, table, tag
@@ -49,11 +49,18 @@ def traffic(facts: Facts, colours: Colours) -> Html:
 
 
 def _layers(line: Timeline, colours: Colours) -> Iterator[Layer]:
-    """What is drawn, from the bottom up: types with a colour of their own, other types, control traffic."""
-    system = [name for name in line.names if name.startswith(SYSTEM)]
-    other = [name for name in line.names if name not in colours.own and not name.startswith(SYSTEM)]
+    """What is drawn, from the bottom up: types with a colour of their own, other types, failures, system traffic."""
+    system = [name for name in line.names if is_system(name)]
+    failed = [name for name in line.names if name == EXCEPTION]
+    named = {*colours.own, *system, EXCEPTION}
+    other = [name for name in line.names if name not in named]
     own = [(colours.of(name), clean(name, 60), [name]) for name in colours.own if name in line.names]
-    for kind, shown, names in (*own, ("other", "other types", other), ("system", "system (KINO.*)", system)):
+    rest = (
+        ("other", "other types", other),
+        ("bad", EXCEPTION, failed),
+        ("system", "system (KINO.*, HOPLINE.*)", system),
+    )
+    for kind, shown, names in (*own, *rest):
         if names:
             yield Layer(kind, shown, _steps(line, names))
 

@@ -1,0 +1,41 @@
+"""System traffic: what nodes and tools tell each other, told apart from what actors do.
+
+Nodes register with everybody through a rendezvous, byte for byte alike, and a tool that watches asks and waits. Times of
+such messages say nothing of the network's work, so graph, latencies, requests and flows leave them out. A failure is of the
+network by its name alone: it answers an actor's request, and stays. This file knows no table.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PREFIXES: Final = ("KINO.", "HOPLINE.")
+"""How the identities of system traffic begin."""
+
+EXCEPTION: Final = "KINO.EXCEPTION"
+"""The answer of a handler that failed."""
+
+
+def is_system(identity: str | None) -> bool:
+    """Whether a message type is of nodes or tools.
+
+    >>> [is_system(name) for name in ("KINO.PING", "HOPLINE.WATCH", "ORDER.PLACE", "KINO.EXCEPTION", None)]
+    [True, True, False, False, False]
+    """
+    return identity is not None and identity.startswith(PREFIXES) and identity != EXCEPTION
+
+
+def are_system(identities: pa.Array) -> pa.Array:
+    """The same of many, without a null.
+
+    >>> are_system(pa.array(["KINO.PING", "KINO.EXCEPTION", None])).to_pylist()
+    [True, False, False]
+    """
+    begins = pc.or_(*(pc.starts_with(identities, prefix) for prefix in PREFIXES))
+    return pc.fill_null(pc.and_(begins, pc.not_equal(identities, EXCEPTION)), fill_value=False)
+
+
+def without_system(batch: pa.RecordBatch, identity: str) -> pa.RecordBatch:
+    """The rows whose type, in the column of this name, is not of nodes or tools."""
+    return batch.filter(pc.invert(are_system(batch[identity])))

@@ -1,167 +1,179 @@
-"""`make demo`: a shop of three processes at work, and then what nodes of four generations put on the wire.
+"""`make demo`: the whole story. A network of processes, what it did wrong, and the report that says so.
 
-First three nodes start on loopback, as processes of their own, and take orders: good ones, one that fails, one that nobody
-handles. Then a small capture is made with our own encoder (formats v3, v4, v5 and v6, signed, with a forged and a broken
-message among them), written as JSON lines, read back and shown.
+    1  a rendezvous, three nodes of a shop and a till that speaks an older format start as processes and find each other
+    2  orders: good ones, some that fail, one that nobody handles; requests that come too late, as a node was held up; a
+       forged one and a broken one; and a node is killed in the middle of it, and another one takes its place
+    3  every node has recorded what it saw: Spark makes tables of that
+    4  a report says where every message went, how long it took, and what expired, was lost or forged
+
+Everything is left in build/demo, to look at.
 """
 
 import asyncio
 import json
 import logging
+import os
+import shutil
+import signal
 import sys
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from orders import DOMAINS, OrderPlaced, PlaceOrder, ReturnOrder  # type: ignore[import-not-found]  # beside this script
+import zmq
+from orders import DOMAINS, CountStock, OrderPlaced, PlaceOrder, ReturnOrder  # type: ignore[import-not-found]
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from hopline import DeliveryError, Node, Statistics, Tap
-from hopline.errors import WireError
-from hopline.flow import inherit_flow, record_hop
+from hopline import DeliveryError, Node, Statistics
 from hopline.security import Keyring
-from hopline.wire import FormatName, Message, MessageType, RoutingEntry, decode, encode
-from hopline.wire.explain import explain
+from hopline.wire import Message, encode
 
-CAPTURE = Path("build/demo/capture.jsonl")
-KEYS = Keyring(DOMAINS)
-SHOP, STORE, BANK = (RoutingEntry(f"tcp://10.0.0.{i}:5101", name) for i, name in enumerate((b"shop", b"store", b"bank"), 1))
-
-
-def order(number: int) -> Message:
-    """Place an order: a request that waits for one of two answers."""
-    return Message(
-        identity=b"ORDER.PLACE",
-        version=1,
-        body=msgspec.msgpack.encode({"order": number, "total": 1999}),
-        correlation_id=b"flow-%d" % number,
-        trace_options=1,
-        ttl_ticks=50_000_000,
-        callback_points=(MessageType(b"ORDER.PLACED", 1), MessageType(b"KINO.EXCEPTION", 1)),
-        callback_receiver_identity=b"\0hub",
-    )
-
-
-def send(message: Message, at: RoutingEntry, to: bytes, *, signed: bool) -> Message:
-    """Do what a router does before a message leaves for another node."""
-    message = msgspec.structs.replace(record_hop(message, at).message, socket_identity=to)
-    return KEYS.sign(msgspec.structs.replace(message, domain="shop")) if signed else message
-
-
-def flow(number: int, format: FormatName) -> list[Message]:
-    """One flow over three nodes: the shop asks the store, the store the bank, and the bank's answer goes to the shop."""
-    signed = format != "v3"  # the oldest format has no signature
-    request = send(order(number), SHOP, b"store", signed=signed)
-    charge = inherit_flow(Message(identity=b"CARD.CHARGE", version=1, body=b"1999"), request)
-    charge = send(charge, STORE, b"bank", signed=signed)
-    placed = inherit_flow(Message(identity=b"ORDER.PLACED", version=1, body=b"ok"), charge)
-    return [request, charge, send(placed, BANK, b"shop", signed=signed)]
-
-
-def make_capture() -> list[list[bytes]]:
-    """Write the capture, and return its frame lists."""
-    layouts: list[FormatName] = ["v3", "v4", "v5", "v6"]
-    frames = [encode(message, format) for i, format in enumerate(layouts) for message in flow(i, format)]
-    forged = msgspec.structs.replace(flow(4, "v6")[0], body=msgspec.msgpack.encode({"order": 4, "total": 1}))
-    frames.append(encode(forged))
-    *front, meta = encode(flow(5, "v6")[0])
-    frames.append([*front, meta[:120]])
-    CAPTURE.parent.mkdir(parents=True, exist_ok=True)
-    CAPTURE.write_text("".join(json.dumps({"frames": [frame.hex() for frame in item]}) + "\n" for item in frames))
-    return frames
+HERE = Path(os.path.relpath(Path(__file__).parent))
+FOLDER = Path("build/demo")
+CAPTURES, TABLES, REPORT = FOLDER / "captures", FOLDER / "tables", FOLDER / "report.html"
+KEYS = HERE / "keys.toml"
+MARKS = {"bad": "[red]✗[/red]", "note": "[yellow]·[/yellow]", "good": "[green]✓[/green]"}
+PIPE, QUIET = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
 
 
 class Process:
-    """One part of the shop as a process; it ends with its input, so it does not outlive us."""
+    """One part of the network as a process; it ends with its input or with us, so nothing is left behind."""
 
-    def __init__(self, name: str, *peers: "Process") -> None:
-        self.name = name
-        self.address = ""
-        self._options = [option for peer in peers for option in ("--peer", peer.address)]
+    def __init__(self, *command: str) -> None:
+        self._command = command
         self._process: asyncio.subprocess.Process | None = None
+        self.first = ""
+        """Its first line: where it is."""
 
     async def __aenter__(self) -> Self:
-        """Start it, and wait for its address."""
-        script = str(Path(__file__).with_name("orders.py"))
-        pipe = asyncio.subprocess.PIPE
-        quiet = asyncio.subprocess.DEVNULL  # a node logs handlers that fail; here the asker shows them
+        """Start it, and wait until it says where it is."""
+        # A node logs handlers that fail; here the asker shows them.
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, script, self.name, *self._options, stdin=pipe, stdout=pipe, stderr=quiet
+            sys.executable, *self._command, stdin=PIPE, stdout=PIPE, stderr=QUIET
         )
         assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), 10)
-        self.address = line.decode().strip()
+        self.first = (await asyncio.wait_for(self._process.stdout.readline(), 20)).decode().strip()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """End it, the hard way if need be."""
+        await self.kill()
+
+    def signal(self, number: int) -> None:
+        """Hold it up, or let it go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """End it without a word, as a crash would."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
-    async def stop(self) -> dict[str, Any]:
-        """Let it end well; returns what it has seen, and its books."""
+    async def stop(self) -> str:
+        """Let it end well; returns its last words."""
         assert self._process is not None
-        output, _ = await asyncio.wait_for(self._process.communicate(b""), 10)
-        report: dict[str, Any] = json.loads(output)
-        return report
+        if self._command[0] == "-m":
+            self._process.terminate()
+        output, _ = await asyncio.wait_for(self._process.communicate(b""), 20)
+        return output.decode()
 
 
-class LastAnswer(Tap):
-    """A tap that keeps the last message which came back to us."""
-
-    points = ("hub_in",)
-    message = Message()
-
-    def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:  # noqa: ARG002
-        """Keep an answer."""
-        self.message = message
+def part(name: str, rendezvous: str) -> Process:
+    """A node of the shop."""
+    return Process(str(HERE / "orders.py"), name, "--cluster", rendezvous, "--capture", str(CAPTURES))
 
 
-def names(trail: list[str]) -> str:
-    """A trail for people."""
-    return " > ".join(trail)
+async def take_orders(node: Node, numbers: range) -> dict[str, int]:
+    """Place orders, all at once; returns how many came to which end."""
+    ends: dict[str, int] = {}
+
+    async def place(number: int) -> None:
+        total = 9999 if number % 10 == 0 else 100 + number  # one in ten is above the limit of the bank
+        try:
+            await node.ask(PlaceOrder(f"{number}", total), OrderPlaced, timeout=5)
+            end = "placed"
+        except DeliveryError as error:
+            end = error.code
+        ends[end] = ends.get(end, 0) + 1
+
+    await asyncio.gather(*map(place, numbers))
+    return ends
 
 
-async def run_shop(console: Console) -> None:
-    """Three nodes, some orders, and what can be seen of them afterwards."""
-    answer = LastAnswer()
-    async with Process("bank") as bank, Process("store", bank) as store, Process("shop", store) as shop:
-        console.print("Three nodes, three processes, every message signed", style="bold")
-        for part in (shop, store, bank):
-            console.print(f"  {part.name:6} {part.address}")
-        addresses = [part.address for part in (shop, store, bank)]
-        async with Node(peers=addresses, domains=DOMAINS, identity=b"demo", taps=[answer], hold_seconds=0.5) as node:
-            console.print("\nOrders, asked of whoever handles them", style="bold")
-            for request in (PlaceOrder("1", 1999), PlaceOrder("2", 5), PlaceOrder("3", 9999), ReturnOrder("1")):
-                try:
-                    outcome = Text(f"{await node.ask(request, OrderPlaced, timeout=10)}", style="green")
-                except DeliveryError as error:
-                    outcome = Text(f"{type(error).__name__} {error.code}: {error}", style="red")
-                console.print(Text(f"  {request!s:42} ") + outcome)
-            await node.ask(PlaceOrder("4", 7), OrderPlaced, timeout=10)
-        reports = {part.name: await part.stop() for part in (shop, store, bank)}
-    show_flow(console, answer.message, reports)
+def attack(address: str) -> None:
+    """Somebody without the key changes an order and sends it again, and then something that is no message at all."""
+    order = Message(
+        identity=b"ORDER.PLACE",
+        version=1,
+        body=msgspec.msgpack.encode(PlaceOrder("forged", 1999)),
+        correlation_id=b"11111111-2222-4333-8444-555555555555",
+        domain="shop",
+    )
+    signed = Keyring(DOMAINS).sign(order)
+    forged = msgspec.structs.replace(signed, body=msgspec.msgpack.encode(PlaceOrder("forged", 1)))
+    broken = encode(signed)
+    context = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.connect(address)
+    socket.send_multipart(encode(forged)[1:])
+    socket.send_multipart([*broken[1:-1], broken[-1][:90]])
+    socket.close(2000)
+    context.term()
+
+
+async def run_network(console: Console) -> None:
+    """Start the network, let it work, and stop it."""
+    command = ("-m", "hopline", "rendezvous", "--bind", "tcp://127.0.0.1:0", "--capture", str(CAPTURES), "--json")
+    async with Process(*command) as rendezvous:
+        where = json.loads(rendezvous.first)
+        names = ("shop", "store", "bank")
+        async with AsyncExitStack() as stack:
+            parts = {name: await stack.enter_async_context(part(name, where["unicast"])) for name in names}
+            console.print("A network: one rendezvous, three nodes, every message signed", style="bold")
+            for name, address in {"rendezvous": where["unicast"], **{n: p.first for n, p in parts.items()}}.items():
+                console.print(f"  {name:22} {address}")
+            async with Node(
+                cluster=where["unicast"], domains=DOMAINS, identity=b"demo", capture=CAPTURES, hold_seconds=0.5
+            ) as node:
+                await play(console, node, where, parts)
+            reports = {name: json.loads(await process.stop()) for name, process in parts.items()}
+        await rendezvous.stop()
     reports["demo"] = {"statistics": msgspec.to_builtins(node.statistics())}
     show_books(console, reports)
 
 
-def show_flow(console: Console, answer: Message, reports: dict[str, Any]) -> None:
-    """The way of one order, as its own messages tell it."""
-    console.print("\nThe way of order 4, as its messages tell it", style="bold")
-    table = Table(box=None, pad_edge=False)
-    for column in ("  handled at", "message", "hops", "came over"):
-        table.add_column(column, no_wrap=True)
-    flow = answer.correlation_id.decode()
-    for name, report in reports.items():
-        for seen in report["seen"]:
-            if seen["flow"] == flow:
-                table.add_row(f"  {name}", seen["message"], f"{seen['hops']}", names(seen["trail"]))
-    trail = [entry.identity.decode() for entry in answer.routing]
-    table.add_row("  demo", answer.identity.decode(), f"{answer.hops}", names(trail))
-    console.print(table)
+async def play(console: Console, node: Node, where: dict[str, str], parts: dict[str, Process]) -> None:
+    """What happens in the network."""
+    console.print("\nWhat happens", style="bold")
+    console.print(f"  200 orders             {show(await take_orders(node, range(200)))}")
+    async with Process(str(HERE / "till.py"), where["unicast"], where["broadcast"]) as till:
+        console.print(f"  a till that speaks v5  {till.first}")
+    parts["store"].signal(signal.SIGSTOP)
+    for number in range(30):
+        await node.tell(CountStock(f"shelf-{number}"), ttl=0.2)
+    await asyncio.sleep(0.5)
+    parts["store"].signal(signal.SIGCONT)
+    console.print("  the store is held up   30 counts of stock come after 0.5 s; nobody wanted to wait more than 0.2 s")
+    try:
+        await node.ask(ReturnOrder("1"), OrderPlaced, timeout=5)
+    except DeliveryError as error:
+        console.print(f"  a return               {error.code}: {error}")
+    await asyncio.to_thread(attack, parts["shop"].first)
+    console.print("  a stranger             sends an order that it forged, and one that is broken")
+    orders = asyncio.ensure_future(take_orders(node, range(1001, 1101)))
+    await asyncio.sleep(0)  # they are on their way
+    await parts["bank"].kill()
+    parts["bank"] = await part("bank", where["unicast"]).__aenter__()
+    console.print(f"  the bank is killed     and starts again; of 100 orders {show(await orders)}")
+
+
+def show(ends: dict[str, int]) -> str:
+    """How orders ended."""
+    return ", ".join(f"{count} {end}" for end, count in sorted(ends.items(), key=lambda item: -item[1]))
 
 
 def show_books(console: Console, reports: dict[str, Any]) -> None:
@@ -176,59 +188,39 @@ def show_books(console: Console, reports: dict[str, Any]) -> None:
         counts = (books.taken, books.handled, books.answered, books.forwarded, books.served, bad, books.in_flight)
         table.add_row(f"  {name}", *map(str, counts))
     console.print(table)
-    console.print("  served: routes that nodes told each other; ended badly: the order that nobody handles")
 
 
-def show_capture(console: Console) -> None:
-    """Make the capture, read it, show it."""
-    make_capture()
-    lines = CAPTURE.read_text().splitlines()
-    console.print(f"\nThe same flow in four formats: {len(lines)} messages in {CAPTURE}, some of them", style="bold")
-    table = Table(box=None, pad_edge=False)
-    for name in ("format", "frames", "bytes", "message", "flow", "trail", "signature"):
-        table.add_column(name, justify="right" if name in ("frames", "bytes") else "left", no_wrap=True)
-    broken = []
-    for line in lines:
-        frames = [bytes.fromhex(frame) for frame in json.loads(line)["frames"]]
-        size = f"{sum(map(len, frames))}"
-        try:
-            decoded = decode(frames)
-        except WireError as error:
-            broken.append((frames, error))
-            table.add_row("?", f"{len(frames)}", size, Text("broken", style="bold red"), "", error.code)
-            continue
-        message = decoded.message
-        verdict = KEYS.verify(decoded).value
-        if message.identity != b"ORDER.PLACED" and verdict != "invalid":
-            continue  # one line a flow is enough here
-        table.add_row(
-            decoded.format,
-            f"{len(frames)}",
-            size,
-            message.identity.decode(),
-            message.correlation_id.decode(),
-            " > ".join(entry.identity.decode() for entry in message.routing),
-            Text(verdict, style={"valid": "green", "invalid": "bold red"}.get(verdict, "yellow")),
-        )
-    console.print(table)
-    for frames, fault in broken:
-        console.print(f"\nThe broken one breaks here: [bold red]{fault}[/bold red]")
-        for span in explain(frames).spans[-4:]:
-            console.print(f"  frame {span.frame} byte {span.offset:3}  {span.field:36} {span.meaning}", markup=False)
+async def command(console: Console, *arguments: str) -> dict[str, Any]:
+    """Run a command of Hopline; returns what it found."""
+    console.print(f"\n$ hopline {' '.join(arguments)}", style="bold", markup=False)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "hopline", *arguments, "--json", stdout=PIPE)
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"hopline {arguments[0]} failed")
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+async def main() -> None:
+    """Network, capture, Spark, report."""
+    started = time.monotonic()
+    console = Console(highlight=False, soft_wrap=True)
+    await run_network(console)
+    made = await command(console, "pipeline", "run", str(CAPTURES), str(TABLES), "--keys", str(KEYS))
+    rows = ", ".join(f"{table['rows']} {name}" for name, table in made["tables"].items())
+    console.print(f"  {made['read']} sightings in {made['segments']} segments, with Spark: {rows}")
+    report = await command(console, "report", str(TABLES), "-o", str(REPORT))
+    for finding in report["found"]:
+        console.print(f"  {MARKS[finding['grade']]} {finding['text']}")
     console.print(
-        f"\nNow you:  .venv/bin/hopline decode {CAPTURE}\n"
-        f"          .venv/bin/hopline explain {CAPTURE}\n"
-        f"          .venv/bin/hopline verify {CAPTURE} --key shop={b'not a secret'.hex()}"
+        f"\nThat took {time.monotonic() - started:.0f} s. Look at {REPORT}, or ask more:\n"
+        f"  .venv/bin/hopline flows {CAPTURES} --show failed\n"
+        f"  .venv/bin/hopline stats {CAPTURES}"
     )
 
 
-def main() -> None:
-    """Run the shop, then show the formats."""
-    logging.basicConfig(level=logging.ERROR)
-    console = Console(highlight=False, soft_wrap=True)
-    asyncio.run(run_shop(console))
-    show_capture(console)
-
-
 if __name__ == "__main__":
-    main()
+    logging.basicConfig(level=logging.ERROR)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    asyncio.run(main())

@@ -3,7 +3,7 @@
     PlaceOrder -> Shop -> TakeStock -> Store -> ChargeCard -> Bank -> OrderPlaced -> whoever asked
 
 Each part runs as a process of its own: `python examples/orders.py bank`, then `... store --peer ADDRESS`, and so on; see
-docs/tutorial.md. `make demo` starts all three.
+docs/tutorial.md. `make demo` starts all three in a cluster.
 """
 
 import argparse
@@ -48,6 +48,13 @@ class OrderPlaced(Payload):
     order_id: str
 
 
+@message("STOCK.COUNT")
+class CountStock(Payload):
+    """Count what is on a shelf. After a while nobody wants to know any more."""
+
+    shelf: str
+
+
 @message("ORDER.RETURN")
 class ReturnOrder(Payload):
     """Give the goods back. Nobody here handles it."""
@@ -69,6 +76,9 @@ class Store(Actor):
     async def take(self, stock: TakeStock) -> ChargeCard:
         """Take them from the shelf."""
         return ChargeCard(stock.order_id, stock.total)
+
+    async def count(self, _: CountStock) -> None:
+        """Count."""
 
 
 class Bank(Actor):
@@ -92,7 +102,9 @@ DOMAINS = Domains(
             "shop",
             keys=(b"not a secret",),
             scheme="kino",
-            identities=frozenset({b"ORDER.PLACE", b"STOCK.TAKE", b"CARD.CHARGE", b"ORDER.PLACED", b"ORDER.RETURN"}),
+            identities=frozenset(
+                {b"ORDER.PLACE", b"STOCK.TAKE", b"STOCK.COUNT", b"CARD.CHARGE", b"ORDER.PLACED", b"ORDER.RETURN"}
+            ),
         )
     ]
 )
@@ -113,10 +125,19 @@ class Visits(Tap):
         self.seen.append({"flow": flow, "message": message.identity.decode(), "hops": message.hops, "trail": trail})
 
 
-async def serve(name: str, bind: str, peers: list[str]) -> None:
+async def serve(name: str, bind: str, peers: list[str], cluster: list[str], capture: str | None) -> None:
     """Run one part until the input ends; then print what was seen and the books, as JSON."""
     visits = Visits()
-    node = Node([ACTORS[name]()], bind=bind, peers=peers, domains=DOMAINS, identity=name.encode(), taps=[visits])
+    node = Node(
+        [ACTORS[name]()],
+        bind=bind,
+        peers=peers,
+        cluster=cluster,
+        domains=DOMAINS,
+        identity=name.encode(),
+        taps=[visits],
+        capture=capture,
+    )
     async with node:
         print(node.address, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -136,13 +157,15 @@ def main() -> None:
     parser.add_argument("order", nargs="*", help="place only: the number and the total of the order")
     parser.add_argument("--bind", default="tcp://127.0.0.1:0")
     parser.add_argument("--peer", action="append", default=[], help="the address of another part")
+    parser.add_argument("--cluster", action="append", default=[], help="the address of a rendezvous, instead of peers")
+    parser.add_argument("--capture", help="a folder to record messages in")
     options = parser.parse_args()
     try:
         if options.name == "place":
             order_id, total = options.order
             asyncio.run(place(order_id, int(total), options.peer))
         else:
-            asyncio.run(serve(options.name, options.bind, options.peer))
+            asyncio.run(serve(options.name, options.bind, options.peer, options.cluster, options.capture))
     except HoplineError as error:
         sys.exit(f"{error.code}: {error}")
 

@@ -1,5 +1,7 @@
 """The options of `format("hopline")`: their names, how they are read, and what they mean when nothing is said.
 
+Of a source:
+
     path                 the folder of a capture, or a URI that pyarrow opens
     mode                 messages (default): a row per sighting of a message; rejects: a row per frame list that is none
     columns              names of columns with commas between; by default all but the body. Fewer columns cost less
@@ -11,6 +13,19 @@
     shareBytes           bytes of a capture that one task reads
     maxBytesPerTrigger   of a stream: about so many bytes of a capture are taken at once, in whole segments,
     maxFilesPerTrigger   or so many segments
+
+Of a sink:
+
+    peers                addresses of nodes to send to, with commas between: tcp://127.0.0.1:5101
+    cluster              addresses of rendezvous through which nodes are found
+    config               a configuration file (`assembly.py`) that may say all that, and have keys
+    keys                 a key file. Both files are read where rows are sent: they must be there on every executor
+    plain_tcp            true: also off this machine without encryption
+    bind                 where confirmations come to; by default an address of the executor that the others reach
+    until                node (default): a row is sent when a node has it; handled: when an actor has handled it
+    timeout              seconds within which each row must be confirmed; 30
+    inFlight             rows of a task that are under way at once; 100
+    rate, tasks          at most so many rows a second, shared by so many tasks at once; as fast as possible, 1
 
 This file knows neither captures nor Spark: it makes values of texts.
 """
@@ -32,11 +47,17 @@ from hopline.errors import InputError
 from hopline.wire import TtlUnit
 
 Mode = Literal["messages", "rejects"]
+Until = Literal["node", "handled"]
 
 _MIB: Final = 1024 * 1024
 SHARE_BYTES: Final = 32 * _MIB
 """Bytes of a capture that one task reads: some hundred thousand messages, a second of work. Half of an ordinary segment, so
 that few segments are enough for several cores."""
+
+TIMEOUT_S: Final = 30.0
+IN_FLIGHT: Final = 100
+MOST_IN_FLIGHT: Final = 10_000
+"""More would not wait for a route: that is how many messages a node holds."""
 
 _NAMES: Final = (
     "path",
@@ -51,6 +72,21 @@ _NAMES: Final = (
     "shareBytes",
     "maxBytesPerTrigger",
     "maxFilesPerTrigger",
+)
+_SINK_NAMES: Final = (
+    "peers",
+    "cluster",
+    "config",
+    "keys",
+    "plain_tcp",
+    "bind",
+    "until",
+    "timeout",
+    "inFlight",
+    "rate",
+    "tasks",
+    "path",
+    "checkpointLocation",  # Spark's own, of a stream
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,11 +120,7 @@ def read_options(given: Mapping[str, str]) -> Options:
     >>> options.columns, options.since_ns
     (('seen_at', 'hops', 'body'), 1794700800000000000)
     """
-    names = {name.lower(): name for name in _NAMES}
-    for name in given:
-        if name.lower() not in names:
-            _fail(name, f"does not exist{_hint(name.lower(), _NAMES)}")
-    said = {names[name.lower()]: text.strip() for name, text in given.items()}
+    said = _said(given, _NAMES)
     mode = _choice(said, "mode", get_args(Mode), "messages")
     return Options(
         path=said.get("path") or _fail("path", 'must be the folder of a capture: load("captures/")'),
@@ -103,6 +135,78 @@ def read_options(given: Mapping[str, str]) -> Options:
         max_bytes=_count(said, "maxBytesPerTrigger"),
         max_files=_count(said, "maxFilesPerTrigger"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where rows are sent, and how. It holds no key: those are read from files, where rows are sent."""
+
+    peers: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    config: str = ""
+    keys: str = ""
+    plain_tcp: bool = False
+    bind: str = ""
+    until: Until = "node"
+    timeout: float = TIMEOUT_S
+    in_flight: int = IN_FLIGHT
+    rate: float | None = None
+
+
+def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a sink; raises InputError INPUT_BAD_OPTION.
+
+    >>> options = read_sink_options({"peers": "tcp://127.0.0.1:5101", "rate": "1000", "tasks": "4"})
+    >>> options.rate, options.until
+    (250.0, 'node')
+    """
+    said = _said(given, _SINK_NAMES)
+    if "path" in said:
+        _fail("path", 'is not for a sink: rows go to nodes, option("peers", "tcp://127.0.0.1:5101")')
+    if not any(said.get(name) for name in ("peers", "cluster", "config")):
+        _fail("peers", "must say where nodes are, such as tcp://127.0.0.1:5101; or say cluster or config")
+    rate, tasks = _number(said, "rate", 1e9), _count(said, "tasks")
+    if tasks and rate is None:
+        _fail("tasks", "says how many tasks share a rate, and there is none: say rate")
+    in_flight = _count(said, "inFlight") or IN_FLIGHT
+    if in_flight > MOST_IN_FLIGHT:
+        _fail("inFlight", f"is at most {MOST_IN_FLIGHT}")
+    return SinkOptions(
+        peers=_list(said, "peers"),
+        cluster=_list(said, "cluster"),
+        config=said.get("config", ""),
+        keys=said.get("keys", ""),
+        plain_tcp=_choice(said, "plain_tcp", ("true", "false"), "false") == "true",
+        bind=said.get("bind", ""),
+        until=_choice(said, "until", get_args(Until), "node"),  # type: ignore[arg-type]  # one of get_args
+        timeout=_number(said, "timeout", 86_400.0) or TIMEOUT_S,
+        in_flight=in_flight,
+        rate=None if rate is None else rate / (tasks or 1),
+    )
+
+
+def _said(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """What was said, by the names that we know. Values of unknown options are not repeated: one may be a key."""
+    names = {name.lower(): name for name in known}
+    for name in given:
+        if name.lower() not in names:
+            _fail(name, f"does not exist{_hint(name.lower(), names.values())}")
+    return {names[name.lower()]: text.strip() for name, text in given.items()}
+
+
+def _list(said: Mapping[str, str], option: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in said.get(option, "").split(",") if part.strip())
+
+
+def _number(said: Mapping[str, str], option: str, most: float) -> float | None:
+    text = said.get(option)
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    return number if 0 < number <= most else _fail(option, f"is a number above 0, at most {most:g}, not {text}")
 
 
 def _columns(said: Mapping[str, str], mode: str) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""The Spark source: `spark.read.format("hopline")` and `spark.readStream.format("hopline")`.
+"""The format `hopline` of Spark: what reads captures, and the door to what sends rows into a network (`sink.py`).
 
     spark.read.format("hopline").load("captures/")                          a row per sighting, all columns but the body
     spark.read.format("hopline").option("columns", "seen_at,hops")...       fewer columns: Spark cannot ask for them itself
     spark.read.format("hopline").option("mode", "rejects")...               what is no message, and what cannot be read
+    spark.readStream.format("hopline")...                                   the same rows, as they come
 
 All options are in `options.py`. Where this package is installed nothing has to be imported: Spark finds the format by
 itself, through the module `pyspark_hopline`.
@@ -18,6 +19,7 @@ last one twice. The option `where` belongs to one `load` and is safe.
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import datasource as spark
@@ -27,9 +29,12 @@ from pyspark.sql.types import StructType
 from hopline.capture import open_capture
 from hopline.errors import InputError
 from hopline.spark.offsets import CaptureStreamReader
-from hopline.spark.options import Options, read_options
+from hopline.spark.options import Options, read_options, read_sink_options
 from hopline.spark.pieces import Share, Stretch, shares, whole_end
 from hopline.spark.rows import Rows
+
+if TYPE_CHECKING:
+    from hopline.spark.sink import NetworkStreamWriter, NetworkWriter
 
 
 class HoplineDataSource(spark.DataSource):
@@ -54,6 +59,18 @@ class HoplineDataSource(spark.DataSource):
         """A reader of what is there and what comes. On the driver, when a stream starts."""
         options = _absolute(read_options(self.options))
         return CaptureStreamReader(Rows(options, _columns(options, schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "NetworkWriter":  # noqa: FBT001 - Spark's way
+        """What sends rows; raises InputError. On the driver, when a query is planned."""
+        from hopline.spark.sink import NetworkWriter  # noqa: PLC0415 - who only reads needs no nodes
+
+        return NetworkWriter(read_sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "NetworkStreamWriter":  # noqa: FBT001, N802
+        """What sends the rows of a stream; raises InputError. On the driver, for each batch."""
+        from hopline.spark.sink import NetworkStreamWriter  # noqa: PLC0415
+
+        return NetworkStreamWriter(read_sink_options(self.options), schema, overwrite=overwrite)
 
 
 class CaptureReader(spark.DataSourceReader):

@@ -1,11 +1,11 @@
-"""The options of the Spark source."""
+"""The options of the Spark source and sink."""
 
 import pytest
 
 from hopline.capture.filter import parse_filter
 from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS
 from hopline.errors import InputError
-from hopline.spark.options import SHARE_BYTES, Options, read_options
+from hopline.spark.options import SHARE_BYTES, Options, SinkOptions, read_options, read_sink_options
 
 
 def read(**given: str) -> Options:
@@ -102,3 +102,40 @@ def test_a_filter_says_itself_what_is_wrong():
     with pytest.raises(InputError) as raised:
         read(where="hops >")
     assert raised.value.code == "INPUT_BAD_FILTER"
+
+
+# --- of a sink ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_needs_to_know_where_to_send():
+    assert read_sink_options({"peers": "tcp://a:1, tcp://b:2"}) == SinkOptions(peers=("tcp://a:1", "tcp://b:2"))
+    assert read_sink_options({"cluster": "tcp://a:1", "checkpointLocation": "x"}).cluster == ("tcp://a:1",)
+    assert read_sink_options({"config": "hopline.toml", "until": "HANDLED"}).until == "handled"
+
+
+def test_tasks_share_a_rate():
+    assert read_sink_options({"peers": "a", "rate": "10"}).rate == 10.0
+    assert read_sink_options({"peers": "a", "rate": "10", "tasks": "4"}).rate == 2.5
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "peers must say where nodes are"),
+        ({"path": "x"}, "path is not for a sink"),
+        ({"peers": "a", "until": "answered"}, "until is node or handled"),
+        ({"peers": "a", "timeout": "0"}, "timeout is a number above 0"),
+        ({"peers": "a", "timeout": "nan"}, "timeout is a number above 0"),
+        ({"peers": "a", "rate": "fast"}, "rate is a number above 0"),
+        ({"peers": "a", "tasks": "2"}, "say rate"),
+        ({"peers": "a", "inFlight": "0"}, "inFlight is a number from 1"),
+        ({"peers": "a", "inFlight": "10001"}, "inFlight is at most 10000"),
+        ({"peers": "a", "key": "orders=00ff"}, "key does not exist; did you mean keys?"),
+    ],
+)
+def test_options_of_a_sink_that_cannot_be(given, words):
+    with pytest.raises(InputError) as caught:
+        read_sink_options(given)
+    assert caught.value.code == "INPUT_BAD_OPTION"
+    assert words in str(caught.value)
+    assert "00ff" not in str(caught.value)

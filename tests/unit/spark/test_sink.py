@@ -1,0 +1,214 @@
+"""Sending rows: how many at once, how fast, how often, and what is said when something is not confirmed. In memory."""
+
+import asyncio
+import time
+
+import pytest
+
+from hopline.errors import InputError, SparkError
+from hopline.identity import MessageType
+from hopline.node.actor import Actor
+from hopline.node.node import Node
+from hopline.node.taps import Tap
+from hopline.payload.registry import Payload, kind_of, message
+from hopline.security import Domain, Domains
+from hopline.spark.options import SinkOptions
+from hopline.spark.sink import Post
+from hopline.testing import MemoryNetwork, MemoryTransport
+from hopline.wire import Message
+
+
+@message("POST.ITEM")
+class Item(Payload):
+    number: int
+
+
+class Taker(Actor):
+    concurrency = 1000
+
+    def __init__(self, *, is_open=True):
+        self.taken = []
+        self.open = asyncio.Event()
+        self.begun = asyncio.Event()
+        if is_open:
+            self.open.set()
+
+    async def take(self, item: Item) -> None:
+        self.begun.set()
+        await self.open.wait()
+        self.taken.append(item.number)
+
+
+class Times(Tap):
+    """When each message left the hub."""
+
+    def __init__(self):
+        self.sent = []
+
+    def on_message(self, point, message, frames, payload):
+        if point == "hub_out":
+            self.sent.append(time.monotonic())
+
+
+def item(number, **fields):
+    flow = f"flow {number}".encode()
+    body = kind_of(Item).encode(Item(number))
+    return Message(identity=b"POST.ITEM", version=1, body=body, correlation_id=flow, **fields)
+
+
+class World:
+    """Nodes in memory, and one that sends."""
+
+    def __init__(self):
+        self.network = MemoryNetwork()
+
+    def node(self, name, *actors, **settings):
+        transport = MemoryTransport(self.network, f"memory://{name}")
+        return Node(actors=actors, transport=transport, hold_seconds=0.05, **settings)
+
+    def sender(self, *names, **settings):
+        return self.node("sender", peers=[f"memory://{name}" for name in names], **settings)
+
+
+def run(test):
+    asyncio.run(asyncio.wait_for(test(World()), 30))
+
+
+async def post_all(node, count, **options):
+    async with asyncio.TaskGroup() as under_way:
+        post = Post(node, SinkOptions(until="handled", **options), under_way)
+        for number in range(count):
+            await post.send(item(number))
+    return post
+
+
+def test_all_are_confirmed_in_their_order():
+    async def test(world):
+        taker = Taker()
+        async with world.node("a", taker), world.sender("a") as sender:
+            post = await post_all(sender, 300, in_flight=7)
+            post.check()
+            assert post.sent == 300
+            assert taker.taken == list(range(300))
+
+    run(test)
+
+
+def test_no_more_are_under_way_than_may_be():
+    async def test(world):
+        taker = Taker(is_open=False)
+        async with world.node("a", taker) as server, world.sender("a") as sender:
+            sending = asyncio.create_task(post_all(sender, 20, in_flight=5))
+            await taker.begun.wait()
+            await sender.deliver_message(item(99), until="node")  # what was sent before it has arrived
+            assert server.statistics().in_flight == 6
+            taker.open.set()
+            (await sending).check()
+            assert len(taker.taken) == 21
+
+    run(test)
+
+
+def test_a_rate_is_kept_from_row_to_row():
+    async def test(world):
+        times = Times()
+        async with world.node("a", Taker()), world.sender("a", taps=[times]) as sender:
+            (await post_all(sender, 20, rate=200.0)).check()
+            assert len(times.sent) == 20
+            for number, sent in enumerate(times.sent):
+                assert sent - times.sent[0] >= number / 200 - 0.002  # the clock of the loop ticks in milliseconds
+
+    run(test)
+
+
+def test_what_a_lost_node_had_is_sent_to_another():
+    async def test(world):
+        stuck, taker = Taker(is_open=False), Taker()
+        async with world.node("a", stuck), world.sender("a", "b") as sender:
+            sending = asyncio.create_task(post_all(sender, 10, timeout=20.0))
+            await stuck.begun.wait()
+            async with world.node("b", taker):
+                world.network.kill("memory://a")
+                (await sending).check()
+                assert sorted(taker.taken) == list(range(10))
+                stuck.open.set()
+
+    run(test)
+
+
+def test_what_is_not_confirmed_is_counted_by_its_end():
+    class Picky(Taker):
+        async def take(self, item: Item) -> None:
+            if item.number % 2:
+                raise ValueError("odd")
+
+    async def test(world):
+        async with world.node("a", Picky()), world.sender("a") as sender:
+            post = await post_all(sender, 10)
+            assert post.unconfirmed == {"REMOTE_ERROR": 5}
+            with pytest.raises(SparkError, match=r"^5 of 10 messages were not confirmed \(REMOTE_ERROR 5\)") as caught:
+                post.check()
+            assert caught.value.code == "SPARK_NOT_CONFIRMED"
+            assert "ValueError: odd (POST.ITEM, flow flow 1)" in str(caught.value)
+
+    run(test)
+
+
+def test_who_does_not_answer_in_time_has_not_confirmed():
+    async def test(world):
+        taker = Taker(is_open=False)
+        async with world.node("a", taker), world.sender("a") as sender:
+            assert (await post_all(sender, 3, timeout=0.1)).unconfirmed == {"EXPIRED": 3}
+            taker.open.set()
+
+    run(test)
+
+
+def test_a_route_may_come_later_but_not_too_late():
+    async def test(world):
+        async with world.sender("a") as sender:
+            assert (await post_all(sender, 2, timeout=0.1)).unconfirmed == {"NO_ROUTE": 2}
+            sending = asyncio.create_task(post_all(sender, 2, timeout=20.0))
+            async with world.node("a", Taker()):
+                (await sending).check()
+
+    run(test)
+
+
+def test_answers_come_back_and_end_here():
+    @message("POST.TAKEN")
+    class Taken(Payload):
+        number: int
+
+    class Answering(Actor):
+        async def take(self, item: Item) -> Taken:
+            return Taken(item.number)
+
+    async def test(world):
+        async with world.node("a", Answering()) as server, world.sender("a") as sender:
+            async with asyncio.TaskGroup() as under_way:
+                post = Post(sender, SinkOptions(until="handled"), under_way)
+                points = (MessageType(b"POST.TAKEN", 1),)
+                for number in range(3):
+                    await post.send(item(number, callback_points=points))
+            post.check()
+            assert sender.statistics().expired == 3  # nobody waited for them
+            books = server.statistics()
+            assert (books.handled, books.dead_lettered, books.expired) == (3, 0, 0)
+
+    run(test)
+
+
+def test_a_row_cannot_choose_its_domain():
+    domains = Domains([Domain("items", keys=(b"key",), identities=frozenset({b"POST.ITEM"}))])
+
+    async def test(world):
+        async with world.node("a", Taker(), domains=domains), world.sender("a", domains=domains) as sender:
+            async with asyncio.TaskGroup() as under_way:
+                post = Post(sender, SinkOptions(until="handled"), under_way, domains)
+                await post.send(item(1, domain="items"))
+                with pytest.raises(InputError, match="belongs to 'items'"):
+                    await post.send(item(2, domain="others"))
+            post.check()
+
+    run(test)

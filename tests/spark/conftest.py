@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hopline.capture.jsonl import Import
+from hopline.spark.run import FOR_LITTLE, JVM_FOR_LITTLE
 from hopline.spark.session import spark_session
 
 HERE = Path(__file__).parent
@@ -23,13 +24,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory) -> Iterator[SparkSession]:
-    """The session, as commands make it, on two cores."""
+    """The session, as commands make it for little data, on two cores; `made.py` has one for more."""
     place = tmp_path_factory.mktemp("spark")
     session = spark_session(
         "local[2]",
         app="hopline tests",
         conf={
-            "spark.sql.shuffle.partitions": "4",  # 200 tasks for a few rows would be most of the time
+            **FOR_LITTLE,
+            **JVM_FOR_LITTLE,
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "local"),
         },

@@ -35,6 +35,14 @@ TIMES = {
 }
 TIMES |= {"minute", "hour"}
 
+FOR_MUCH = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.files.minPartitionNum": "2",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
 
 class Tables:
     """What the transforms make of a capture, each table once."""
@@ -106,8 +114,17 @@ def _new_folder(name: str) -> Path:
 
 @cache
 def made(spark: SparkSession, seed: int = 1) -> Made:
-    """A world and its tables; the same ones for all who ask."""
-    return Made(spark, make_world(seed))
+    """A world and its tables; the same ones for all who ask. The first one is made as little data is, others as much is."""
+    return Made(spark if seed == 1 else _for_much(spark), make_world(seed))
+
+
+@cache
+def _for_much(spark: SparkSession) -> SparkSession:
+    """A session as Spark has it by itself: plans are compiled, and change while they run."""
+    session = spark.newSession()
+    for name, value in FOR_MUCH.items():
+        session.conf.set(name, value)
+    return session
 
 
 REFERENCE_DOMAINS = tuple(Domain(name * 30, keys=(name.encode() * 16,), scheme="kino") for name in "AB")

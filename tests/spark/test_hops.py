@@ -49,10 +49,11 @@ def test_clocks_that_are_an_hour_apart_are_found_out(spark):
     assert ("ada-id", "gamma") not in listed
 
 
-def test_what_a_message_does_without_peers_is_found_by_its_trail(spark):
-    """A source that does not say who frame 0 names: only broadcasts and losses are less sure then."""
+@pytest.mark.parametrize("peer", [None, "0x008001020304", "0x686f706c696e652f31200a0b0c0d", "hopline/1 a-b-c"])
+def test_what_a_message_does_without_peers_is_found_by_its_trail(spark, peer):
+    """Frame 0 is not known, or names a socket, as at a rendezvous: only broadcasts and losses are less sure then."""
     world = made(spark)
-    found = hops.hops(hops.find_moves(world.messages.withColumn("peer_key", sf.lit(None).cast("string"))))
+    found = hops.hops(hops.find_moves(world.messages.withColumn("peer_key", sf.lit(peer).cast("string"))))
     true = [row for row in world.truth.hops() if row["identity_key"] == "ORDER" and row["matched_by"] == "uid"]
     found = found.where("identity_key = 'ORDER' and matched_by = 'uid'")
     assert_same(found.drop("skew_ms"), [{k: v for k, v in row.items() if k != "skew_ms"} for row in true])

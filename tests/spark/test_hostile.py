@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from hopline.capture.record import DIRECTIONS, Records
 from hopline.capture.writer import CaptureWriter
 from hopline.spark import callbacks, edges, expiries, flows, hops, routes, signatures
+from hopline.spark.moves import MOST_SIGHTINGS
+from hopline.spark.run import Asked, Pipeline
 from hopline.wire import Message, MessageType, RoutingEntry, encode
+from tests.spark import odd
+from tests.spark.lake import rows_of
 from tests.spark.made import Tables
 from tests.strategies import LAYOUTS, messages
 
@@ -101,3 +105,33 @@ def test_messages_to_the_edges_of_each_field_end_no_job(spark, tmp_path):
         table.write.format("noop").mode("overwrite").save()
     total = signatures.signatures(tables.verdicts).groupBy().sum("messages").collect()[0][0]
     assert total == tables.messages.where("encoded").count()
+
+
+def test_one_flow_of_everything_from_many_segments_and_garbage(spark, tmp_path):
+    """All that is odd, in one run: it is over soon, and the tables say what there was."""
+    captures = tmp_path / "c"
+    for _ in range(500):  # tiny segments, each a file of its own
+        odd.write(captures, odd.chatter(2))
+    for sightings in (odd.chatter(10_000), odd.echoes(3 * MOST_SIGHTINGS), odd.crowd(3 * MOST_SIGHTINGS), odd.twins(2000)):
+        odd.write(captures, sightings)
+    garbage = odd.write_garbage(captures, 100_000)
+    seen = 500 * 4 + 20_000 + 3 * MOST_SIGHTINGS + 3 * MOST_SIGHTINGS + 1 + 2000
+
+    summary = Pipeline(str(captures), str(tmp_path / "t"), Asked(), session=lambda _: spark).run()
+
+    assert (summary.segments, summary.tables["messages"].rows) == (505, seen)
+    (reject,) = rows_of(tmp_path / "t", "rejects")
+    assert reject["event_id"].startswith(garbage.removesuffix(".arrows"))
+    assert reject["code"] == "CAPTURE_DAMAGED"
+    (flow,) = rows_of(tmp_path / "t", "flows")  # one correlation id for all
+    assert (flow["correlation_key"], flow["sightings"]) == (odd.FLOW.decode(), seen)
+    found = rows_of(tmp_path / "t", "hops")
+    beyond = [row["identity_key"] for row in found if row["matched_by"] == "too many"]
+    assert sorted(beyond) == ["CROWD", "ECHO"]  # that not all were looked at is said
+    assert sum(row["identity_key"] == "ECHO" for row in found) == MOST_SIGHTINGS + 1
+    skews = {(row["from_node_key"], row["to_node_key"], row["skew_ms"]) for row in found if row["identity_key"] == "TICK"}
+    assert skews == {("a", "b", 3_600_000.0), ("b", "a", -3_600_000.0)}  # clocks an hour apart
+    took = {
+        row["p50_ms"] for row in rows_of(tmp_path / "t", "edges") if row["source_key"] == "a" and row["target_key"] == "b"
+    }
+    assert took == {1.0}

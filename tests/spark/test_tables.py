@@ -36,7 +36,7 @@ def test_messages_are_sightings_and_what_takes_several_of_them_to_know():
     seen = {field.name: field.dataType for field in from_arrow_schema(SEEN)}
     ours = {field.name: field.dataType for field in tables.MESSAGES.schema}
     assert {name: ours[name] for name in seen} == seen
-    assert set(ours) - set(seen) <= {"occurrence", "trail_order", "peer_key"}
+    assert set(ours) - set(seen) <= {"occurrence", "trail_order", "wire_trail"}
 
 
 def test_rejects_are_those_of_the_capture_room():

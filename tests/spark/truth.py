@@ -5,13 +5,14 @@ how it came about. Rows are dictionaries with the columns of the table; times ar
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hopline.capture.record import key_of
 from hopline.identity import MessageType
-from hopline.wire import Message
+from hopline.wire import Message, RoutingEntry
 from tests.spark.generator import MS, Move, Node, Sighting, is_broadcast
 from tests.spark.stories import ZEROS, Asked, World
 
@@ -110,8 +111,9 @@ class Truth:
             "is_callback": m.type in m.callback_points,
             "trace_options": m.trace_options,
             "hops": m.hops,
-            "trail": [{"uri": entry.uri, "node_key": key_of(entry.identity)} for entry in seen.way],
+            "trail": _trail(seen.way),
             "trail_order": "restored" if is_wrong else "exact",
+            "wire_trail": _trail(m.routing) if is_wrong else None,
             "origin_key": keys[inherited] if inherited < len(keys) else None,
             "parent_trail": keys[:inherited],
             "ttl_ms": m.ttl_ticks / 10_000,
@@ -226,3 +228,7 @@ class Truth:
                 }
             )
         return rows
+
+
+def _trail(entries: Iterable[RoutingEntry]) -> list[dict[str, str]]:
+    return [{"uri": entry.uri, "node_key": key_of(entry.identity)} for entry in entries]

@@ -33,12 +33,10 @@ from hopline.spark.facts import (
     FROM_NEWS,
     JUDGED,
     SENDERS,
-    TRAILS,
     Fact,
     find_facts,
     joined,
     with_bodies,
-    with_wire_trails,
 )
 from hopline.spark.messages import finish
 from hopline.spark.news import News
@@ -46,6 +44,7 @@ from hopline.spark.routes import routes
 from hopline.spark.runs import Found, Row, empty_reason, write_runs
 from hopline.spark.state import State
 from hopline.spark.tables import MESSAGES, REJECTS, ROUTES
+from hopline.spark.trails import unrestored
 from hopline.spark.warehouse import Change, Swap, Warehouse, new_run
 
 ALWAYS: Final = (MESSAGES.name, REJECTS.name)
@@ -57,7 +56,7 @@ LATER: Final = (*BY_DAY, ROUTES.name)
 NAMES: Final = (*ALWAYS, *LATER)
 """All tables that are made of captures."""
 
-_CAPTURED: Final = tuple(name for name in MESSAGES.names if name not in ("occurrence", "trail_order"))
+_CAPTURED: Final = tuple(name for name in MESSAGES.names if name not in ("occurrence", "trail_order", "wire_trail"))
 """The columns of `messages` that one sighting alone gives."""
 
 _NEW, _BODIES = "sightings", "bodies"
@@ -183,7 +182,7 @@ class Batch:
         for day in days:
             self._place(REJECTS.name, day, shelves.folder_of(shelf, day))
         for day in set(message_days) - set(days) - set(self._made.get(REJECTS.name, ())):
-            shelves.write_day(spark.createDataFrame([], schema), self._disk, shelf, day, self._id)
+            shelves.write_day(shelves.nothing(spark, schema), self._disk, shelf, day, self._id)
             self._place(REJECTS.name, day, shelves.folder_of(shelf, day))
 
     def _make_facts(self, spark: SparkSession, days: list[str], domains: Iterable[Domain] | None) -> None:
@@ -261,10 +260,7 @@ class Batch:
 
     def _stored(self, spark: SparkSession, days: list[str]) -> DataFrame:
         """Messages that the tables have, as they were captured."""
-        stored = shelves.read(spark, self._disk, MESSAGES.name, self._schema(_CAPTURED), days)
-        if not self._has(TRAILS, days):
-            return stored
-        return with_wire_trails(stored, self._facts(spark, TRAILS, days))
+        return unrestored(shelves.read(spark, self._disk, MESSAGES.name, self._schema([*_CAPTURED, "wire_trail"]), days))
 
     def _staged(self, spark: SparkSession, days: list[str]) -> DataFrame:
         """Messages that are new."""
@@ -293,10 +289,6 @@ class Batch:
         """Columns of `messages`: without bodies, unless they were asked for."""
         names = set(names) - (set() if self._state.terms.bodies else {"body"})
         return StructType([column for column in MESSAGES.schema if column.name in names])
-
-    def _has(self, fact: Fact, days: Iterable[str]) -> bool:
-        shelf = self._shelf(f"facts/{fact.name}")
-        return any(self._disk.exists(shelves.folder_of(each, day)) for each in (shelf, fact.shelf) for day in days)
 
     def _facts(self, spark: SparkSession, fact: Fact, days: Iterable[str] | None = None, *, made: str = "") -> DataFrame:
         """Facts of some days, or of all: as this batch has made them, where it has."""

@@ -3,7 +3,6 @@
     errors           what KINO.EXCEPTION messages say, by their bodies
     announcements    sightings that open and end routes, with their bodies
     verdicts         what signatures are worth: it takes the bytes, and the keys that were given then
-    trails           trails as they stood on the wire, of rows in which `messages` may have them in another order
     senders          from whom the names of nodes are learned, without the many messages that say the same
     clocks           how far the clocks of nodes were apart on a day; made with the tables of that day
 
@@ -27,7 +26,6 @@ from hopline.spark.nodes import AWAY
 from hopline.spark.routes import IDENTITIES
 from hopline.spark.signatures import VERDICTS
 from hopline.spark.tables import MESSAGES
-from hopline.spark.trails import OLD_FORMATS, SHORTEST
 from hopline.spark.warehouse import OWN
 
 
@@ -62,7 +60,6 @@ ANNOUNCEMENTS: Final = Fact(
     ("event_id",),
 )  # fmt: skip
 JUDGED: Final = Fact("verdicts", from_arrow_schema(VERDICTS), ())
-TRAILS: Final = Fact("trails", _of_messages("event_id", "trail", "origin_key", "parent_trail"), ("event_id",))
 SENDERS: Final = Fact("senders", _of_messages("node_key", "tap", "hops", "trail"), ("node_key", "tap", "hops", "trail"))
 
 CLOCKS: Final = Fact(
@@ -71,9 +68,7 @@ CLOCKS: Final = Fact(
     ("from_node_key", "to_node_key"),
 )
 
-_TRAIL: Final = ("trail", "origin_key", "parent_trail")
-
-FROM_NEWS: Final = (ERRORS, ANNOUNCEMENTS, JUDGED, TRAILS, SENDERS)
+FROM_NEWS: Final = (ERRORS, ANNOUNCEMENTS, JUDGED, SENDERS)
 """The facts that are learned when something is read."""
 
 
@@ -100,12 +95,10 @@ def find_facts(sightings: DataFrame, with_bodies: DataFrame, verdicts: DataFrame
     """
     failures = with_bodies.where(sf.col("identity_key") == EXCEPTION_KEY)
     announcements = with_bodies.where(sf.col("identity_key").isin(*IDENTITIES))
-    is_old = sf.col("format").isin(*OLD_FORMATS) & (sf.size("trail") >= SHORTEST)
     found = {
         ERRORS: read_errors(failures).join(failures.select("message_uid", "date").distinct(), "message_uid"),
         ANNOUNCEMENTS: announcements,
         JUDGED: verdicts.withColumn("date", timestamp_of(sf.col("hour_ns")).cast("date")),
-        TRAILS: sightings.where(is_old),
         SENDERS: _senders(sightings),
     }
     return {fact.name: rows.select(*fact.schema.names, "date") for fact, rows in found.items()}
@@ -115,13 +108,6 @@ def joined(fact: Fact, rows: DataFrame, more: DataFrame) -> DataFrame:
     """Facts and more facts, each once where that can be told."""
     both = rows.unionByName(more)
     return both.dropDuplicates([*fact.key, "date"]) if fact.key else both
-
-
-def with_wire_trails(messages: DataFrame, trails: DataFrame) -> DataFrame:
-    """Messages of the table with their trails as they stood on the wire."""
-    wire = trails.select("event_id", *(sf.col(name).alias(f"_{name}") for name in _TRAIL), sf.lit(col=True).alias("_known"))
-    columns = {name: sf.when(sf.col("_known"), sf.col(f"_{name}")).otherwise(sf.col(name)) for name in _TRAIL}
-    return messages.join(wire, "event_id", "left").withColumns(columns).select(*messages.columns)
 
 
 def _senders(sightings: DataFrame) -> DataFrame:

@@ -33,8 +33,13 @@ _MESSAGE: Final = ("message_uid", "occurrence", "hops")
 _FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size")
 """What else is said of a move."""
 
-_ZEROMQ_ID: Final = "0x00%"
-"""A socket that ZeroMQ gave an id to: a zero byte, and a random number. It is no node, whose identity begins otherwise."""
+_SOCKET: Final = "^(0x00|0x686f706c696e652f3120|hopline/1 )"
+"""A socket and no node, whose identity begins otherwise: ZeroMQ named it (a zero byte, and a random number), or Hopline did
+("hopline/1 " and anything, as text or in hex). A rendezvous sends on what came from it under that name."""
+
+MOST_SIGHTINGS: Final = 1000
+"""Of one message with one hop number the first so many are looked at. Each arrival looks at all sendings: a stranger who
+sends the same again and again, by ever new sockets, must not keep us busy for days. One row stands for what is beyond."""
 
 _ROLES: Final = {"away": AWAY, "came": CAME, "given": GIVEN, "made": MADE}
 """What a sighting can be to a move. In the order of the alphabet, as they are sorted."""
@@ -53,9 +58,10 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     role = sf.lit(None)
     for name, taps in _ROLES.items():
         role = sf.when(sf.col("tap").isin(*taps), name).otherwise(role)
-    peer = sf.when(sf.col("peer_key").like(_ZEROMQ_ID), None).otherwise(_said("peer_key"))
+    peer = sf.when(sf.col("peer_key").rlike(_SOCKET), None).otherwise(_said("peer_key"))
     is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | ~sf.col("tap").startswith("wire")
-    rows = messages.where(role.isNotNull()).select(
+    is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
+    rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
         *_MESSAGE,
         *_FACTS,
         "seen_ns",
@@ -64,9 +70,9 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
         is_traced.alias("is_traced"),
         role.alias("role"),
         sf.col("node_key").alias("node"),
-        sf.when(role == "away", peer).alias("peer"),
-        sf.when(role == "away", sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
-        sf.when(role.isin("away", "came"), sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
+        sf.when(is_away, peer).alias("peer"),
+        sf.when(is_away, sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
+        sf.when(is_moving, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
     )
     to = known.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("to"))
     rows = rows.join(sf.broadcast(to), "peer", "left")
@@ -91,12 +97,15 @@ def _resolved(moves: DataFrame, known: DataFrame) -> DataFrame:
 
 def _by_occurrence(rows: DataFrame) -> DataFrame:
     sighting = sf.struct("role", "node", "seen_ns", "peer", "to", "address", "sender")
+    first = sf.min_by(sighting, sf.struct("seen_ns", "role", "node", "peer"), MOST_SIGHTINGS)
     groups = (
         rows.repartition("message_uid")  # first, or Spark would make lists of one before and after moving them
         .groupBy(*_MESSAGE, "correlation_key", "identity_key")
         .agg(
             *(sf.max(name).alias(name) for name in ("ttl_ms", "body_size")),
-            sf.sort_array(sf.collect_list(sighting)).alias("sightings"),
+            sf.sort_array(first).alias("sightings"),
+            sf.count("*").alias("all"),
+            sf.max("seen_ns").alias("last_ns"),
         )
     )
     groups = groups.withColumn("plain", _plain())
@@ -105,7 +114,8 @@ def _by_occurrence(rows: DataFrame) -> DataFrame:
     # One step at a time: what a lambda has found the next one is given, else Spark would look for it at each mention.
     found = sf.transform(sf.transform("came", _ranked), _best)
     groups = groups.withColumn("arrived", sf.transform(found, _arrival))
-    moves = sf.explode(sf.when(is_plain, sf.col("plain")).otherwise(sf.concat("arrived", _nowhere(), _inside())))
+    found = sf.concat("arrived", _nowhere(), _inside(), _beyond())
+    moves = sf.explode(sf.when(is_plain, sf.col("plain")).otherwise(found))
     return groups.select(*_MESSAGE, *_FACTS, moves.alias("move")).select(*_MESSAGE, *_FACTS, "move.*")
 
 
@@ -200,6 +210,12 @@ def _inside() -> Column:
 
     pairs = sf.filter(sf.transform("given", with_source), lambda pair: pair["source"].isNotNull())
     return sf.transform(pairs, lambda pair: _given(pair["source"], pair["given"]))
+
+
+def _beyond() -> Column:
+    """What stands for the sightings that were not looked at, if there are any."""
+    one = sf.array(_move(sf.lit(None).cast("string"), sf.lit("too many"), None, None, sf.col("last_ns"), None))
+    return sf.slice(one, sf.lit(1), (sf.col("all") > MOST_SIGHTINGS).cast("int"))
 
 
 # --- by time ----------------------------------------------------------------------------------------------------------

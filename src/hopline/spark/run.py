@@ -43,16 +43,18 @@ _SMALL_BYTES: Final = 8 * 1024 * 1024
 _SMALL_ROWS: Final = 50_000
 """Of a capture, and of a table that was made before: below, a run is over before compiled code pays."""
 
-_FOR_LITTLE: Final = {
+FOR_LITTLE: Final = {
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.minPartitionNum": "1",  # one task a stage
+    "spark.sql.adaptive.enabled": "false",  # it makes each stage a job, and plans anew after each
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_JVM_FOR_LITTLE: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""Most of a short run was compiling, of plans by Spark and of all else by the JVM: 75 s of CPU for 1700 messages, 36 with
-these."""
+"""Settings for so little. Most of a short run is planning and compiling, in a JVM that is still cold: 75 s of CPU for 1700
+messages without these and the next one, and a third to a half of it with them."""
+
+JVM_FOR_LITTLE: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""The same for the JVM, if it is started for this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,10 @@ class Pipeline:
         """A session of our own in what may be somebody else's Spark: its settings are ours, and theirs stay as they are."""
         if self._own is None:
             # A stream lives long enough for compiled code.
-            self._own = self._session(_JVM_FOR_LITTLE if is_little and mode == "run" else {}).newSession()
+            self._own = self._session(JVM_FOR_LITTLE if is_little and mode == "run" else {}).newSession()
         for name, value in _SETTINGS.items():
             self._own.conf.set(name, value)
-        for name, value in _FOR_LITTLE.items():
+        for name, value in FOR_LITTLE.items():
             self._own.conf.set(name, value) if is_little else self._own.conf.unset(name)
         return self._own
 

@@ -40,6 +40,8 @@ _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",  # or a date would depend on who looks
+    # Rows that are together by some of the keys of a join stay where they are; else wide rows would be moved twice.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.ui.enabled": "false",  # a port that nobody asked for
     "spark.ui.showConsoleProgress": "false",  # commands have their own
 }

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType, StructField, StructType
 
 from hopline.spark.disk import Disk
@@ -55,8 +56,14 @@ def read(spark: SparkSession, disk: Disk, shelf: str, schema: StructType, days: 
     whole = schema if "date" in schema.names else StructType([*schema, StructField("date", DateType())])
     paths = [str(disk.path_of(folder)) for day in days if disk.exists(folder := folder_of(shelf, day))]
     if not paths:
-        return spark.createDataFrame([], whole)
+        return nothing(spark, whole)
     return spark.read.schema(whole).option("basePath", str(disk.path_of(shelf))).parquet(*paths)
+
+
+def nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows, in a way that Spark sees while it plans: what is joined to them or put to them costs nothing."""
+    columns = (sf.lit(None).cast(field.dataType).alias(field.name) for field in schema)
+    return spark.range(1).where(sf.lit(col=False)).select(*columns)
 
 
 def write_day(rows: DataFrame, disk: Disk, shelf: str, day: str, run: str) -> int:

@@ -97,7 +97,7 @@ MESSAGES: Final = Table(
             "tap",
             STRING,
             "Where in the node: hub_out, router_in, scaleout_out, scaleout_in, actor_in, actor_out, hub_in; "
-            "imported: wire_in, wire_out.",
+            "at a rendezvous, and imported: wire_in, wire_out.",
         ),
         Column("direction", STRING, "in or out, as seen from what the tap is named after."),
         Column(
@@ -121,7 +121,7 @@ MESSAGES: Final = Table(
         Column("version_bytes", BINARY, "The version where it is no number, else null."),
         Column("partition", BINARY, "Message type: partition."),
         Column("partition_key", STRING, "Its printable twin."),
-        Column("is_system", BOOLEAN, "Control traffic of the network: identity KINO.*"),
+        Column("is_system", BOOLEAN, "Control traffic of the network: identity KINO.* or HOPLINE.*"),
         Column("correlation_id", BINARY, "The flow it belongs to."),
         Column("correlation_key", STRING, "Its printable twin."),
         Column("receiver", BINARY, "Hub or actor it is addressed to; empty: whoever handles the type."),
@@ -145,6 +145,7 @@ MESSAGES: Final = Table(
             "each hop, and other sightings show which did. ambiguous: it may be reversed in parts, and nothing tells. "
             "set: other sightings contradict every order; only who is in it is known.",
         ),
+        Column("wire_trail", TRAIL, "The trail as it stood on the wire, if it was restored; else null."),
         Column("origin_key", STRING, "The node that sent this message first; null if it has not left, or left no trace."),
         Column("parent_trail", STRINGS, "The nodes of the trail that was inherited: the way of the message that caused it."),
         Column("ttl_ms", DOUBLE, "What was left of its life; 0 never ends, negative is over."),
@@ -207,7 +208,8 @@ HOPS: Final = Table(
             STRING,
             "How the two sightings were found to be one move. uid: only these two fit. "
             "uid+occurrence: n-th of equal messages at both ends. time: several sends fit, the last one before was "
-            "taken. One sighting only: how the other end is known, trail or address, or null.",
+            "taken. One sighting only: how the other end is known, trail or address, or null. too many: of one message with "
+            "one hop number only the first 1000 sightings are looked at; this row stands for all others, and has no kind.",
         ),
         Column("lost", BOOLEAN, "Sent to a node whose capture covers that time, and never seen there."),
         _DATE,

@@ -43,7 +43,7 @@ def is_flow(correlation_key: str = "correlation_key") -> Column:
 def restore(messages: DataFrame, seen: DataFrame) -> DataFrame:
     """Put the trails of messages in order, and say in `trail_order` how sure that is.
 
-    `origin_key` and `parent_trail` follow the trail.
+    `origin_key` and `parent_trail` follow the trail; as it was before, a trail that was changed is in `wire_trail`.
 
     Args:
         messages: sightings with the columns of `messages`.
@@ -53,18 +53,30 @@ def restore(messages: DataFrame, seen: DataFrame) -> DataFrame:
     is_doubtful = (sf.size("trail") >= SHORTEST) & sf.col("format").isin(*OLD_FORMATS)
     unread = sf.when(is_doubtful, "ambiguous").otherwise("exact")
     changed = ("trail", "origin_key", "parent_trail")
-    # Rows that are together by their fingerprint already stay where they are, as it alone is the key of this join.
-    is_it = (sf.col("message_uid") == sf.col("_uid")) & sf.col("event_id").between(sf.col("_event_id"), sf.col("_event_id"))
+    is_it = (sf.col("message_uid") == sf.col("_uid")) & (sf.col("event_id") == sf.col("_event_id"))
     rows = messages.join(_read(seen), is_it, "left")
     return rows.withColumns(
         {
             "trail_order": sf.coalesce("_order", unread),
+            "wire_trail": sf.when(sf.col("_order") == "restored", sf.col("trail")),
             # An origin that is not known is null, so it is the order that tells whether something was changed.
             **{
                 name: sf.when(sf.col("_order") == "restored", sf.col(f"_{name}")).otherwise(sf.col(name)) for name in changed
             },
         }
     ).drop("_uid", "_event_id", "_order", *(f"_{name}" for name in changed))
+
+
+def unrestored(messages: DataFrame) -> DataFrame:
+    """Messages as they were before `restore`, without what it has added: other sightings may tell something else now."""
+    is_restored, nodes = sf.col("wire_trail").isNotNull(), sf.col("wire_trail.node_key")
+    wire = {
+        "trail": sf.col("wire_trail"),
+        "origin_key": sf.get(nodes, inherited_size()),
+        "parent_trail": sf.slice(nodes, sf.lit(1), inherited_size()),
+    }
+    columns = {name: sf.when(is_restored, before).otherwise(sf.col(name)) for name, before in wire.items()}
+    return messages.withColumns(columns).drop("trail_order", "wire_trail")
 
 
 def _read(seen: DataFrame) -> DataFrame:

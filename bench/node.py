@@ -54,6 +54,7 @@ async def serve() -> None:
 def serve_raw() -> None:
     context = zmq.Context()
     socket = context.socket(zmq.ROUTER)
+    socket.set_hwm(0)  # a ROUTER drops what is above it, and the other end would wait for ever
     port = socket.bind_to_random_port("tcp://127.0.0.1")
     print(f"tcp://127.0.0.1:{port}", flush=True)
     while True:
@@ -100,6 +101,7 @@ def raw(address: str, window: int, count: int, pid: int) -> Round:
     """The floor: a DEALER and four frames, no event loop, nothing read or checked."""
     context = zmq.Context()
     socket = context.socket(zmq.DEALER)
+    socket.set_hwm(0)
     socket.connect(address)
     frames = [b"", b"x" * 100, b"m" * 250]
     waits = []

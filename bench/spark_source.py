@@ -9,18 +9,13 @@ ratios are too low.
 """
 
 import argparse
-import contextlib
 import os
 import random
 import shutil
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 import msgspec
@@ -28,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.spark_jobs import HEADER, Job, line, read_only, take_turns, yardstick
 from bench.wire import SAMPLE
 from hopline.capture.record import Records, frame_lists
 from hopline.capture.tables import DEFAULT_COLUMNS
@@ -59,22 +55,6 @@ _FLOW_ID: Final = b"00000000-flow-0000-0000-000000000000"
 _BODY: Final = b"x" * 200
 _SIGNATURE: Final = b"s" * 16
 _START_NS: Final = 1_794_787_200_000_000_000
-
-
-@dataclass
-class Job:
-    """Something that Spark does, and what it took: CPU seconds and seconds on the clock, a round each."""
-
-    name: str
-    frame: Callable[[], DataFrame]
-    cpu: list[float] = field(default_factory=list)
-    wall: list[float] = field(default_factory=list)
-
-    def run(self) -> None:
-        before, start = METER.seconds(), time.perf_counter()
-        self.frame().write.format("noop").mode("overwrite").save()
-        self.wall.append(time.perf_counter() - start)
-        self.cpu.append(METER.seconds() - before)
 
 
 def frames_of(formats: tuple[FormatName, ...], messages: int) -> Iterator[list[list[bytes]]]:
@@ -128,63 +108,14 @@ def make(folder: Path, formats: tuple[FormatName, ...], messages: int) -> None:
     writer.close()
 
 
-def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
+def jobs(spark: SparkSession, folder: Path, target: float) -> tuple[Job, list[Job]]:
     """The yardstick, and the ways to read a capture."""
-
-    def parquet() -> DataFrame:
-        return spark.read.parquet(str(folder / "frames.parquet"))
 
     def capture(options: dict[str, str]) -> Callable[[], DataFrame]:
         return lambda: spark.read.format("hopline").options(**options).load(str(folder / "capture"))
 
-    yardstick = Job("identity", lambda: parquet().mapInArrow(identity, parquet().schema))
-    return yardstick, [Job(name, capture(options)) for name, options in VARIANTS.items()]
-
-
-class CpuMeter:
-    """CPU time of all processes that descend from this one: the JVM and the Python workers, not this one itself.
-
-    Spark kills workers that have been idle for a minute, and their parent ignores that, so the kernel forgets what they
-    took: a sum over those that live would go down. So all are looked at now and then, and the last that was seen of each
-    counts.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], int] = {}
-        self._lock = threading.Lock()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            self.seconds()
-            time.sleep(0.2)
-
-    def seconds(self) -> float:
-        """CPU seconds so far; they never go down."""
-        processes: dict[int, list[str]] = {}
-        children: dict[int, list[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                with contextlib.suppress(OSError):  # it ended
-                    stat = (entry / "stat").read_text().rpartition(") ")[2].split()
-                    processes[int(entry.name)] = stat
-                    children.setdefault(int(stat[1]), []).append(int(entry.name))
-        with self._lock:
-            left = list(children.get(os.getpid(), []))
-            while left:
-                process = left.pop()
-                stat = processes[process]
-                key = process, stat[19]  # with its start: a number may be given again
-                self._seen[key] = max(self._seen.get(key, 0), int(stat[11]) + int(stat[12]))
-                left += children.get(process, [])
-            return sum(self._seen.values()) / os.sysconf("SC_CLK_TCK")
-
-
-METER: Final = CpuMeter()
+    ways = [Job(name, read_only(capture(options)), target) for name, options in VARIANTS.items()]
+    return yardstick(spark, folder / "frames.parquet"), ways
 
 
 def main() -> int:
@@ -202,26 +133,13 @@ def main() -> int:
             (folder / kind).mkdir()
             make(folder / kind, KINDS[kind], options.messages)
         spark = spark_session("local[2]", conf={"spark.driver.memory": "2g"})
-        found = {kind: jobs(spark, folder / kind) for kind in kinds}
-        for number in range(options.rounds + 1):
-            for yardstick, others in found.values():
-                for job in (yardstick, *others):
-                    job.run()
-                    if not number:  # the first round is for the JVM to compile
-                        job.cpu.clear()
-                        job.wall.clear()
+        found = {kind: jobs(spark, folder / kind, TARGETS[kind]) for kind in kinds}
+        take_turns([job for by, others in found.values() for job in (by, *others)], options.rounds)
         print(f"{options.messages} messages, {options.rounds} interleaved rounds; CPU of the JVM and all Python workers")
-        print("| format | what | CPU us a message | us on the clock | times identity | from - to | target |")
-        print("|---|---|---:|---:|---:|---:|---:|")
-        for kind, (yardstick, others) in found.items():
-            for job in (yardstick, *others):
-                ratios = [mine / theirs for mine, theirs in zip(job.cpu, yardstick.cpu, strict=True)]
-                us = 1e6 / options.messages
-                times = f"{median(ratios):.2f} | {min(ratios):.2f} - {max(ratios):.2f}"
-                target = "" if job is yardstick else f"{TARGETS[kind]:g}"
-                cpu, wall = median(job.cpu) * us, median(job.wall) * us
-                print(f"| {kind} | {job.name} | {cpu:.2f} | {wall:.2f} | {times} | {target} |")
-                missed = missed or (job is not yardstick and median(ratios) > TARGETS[kind])
+        print(f"load average at the end: {os.getloadavg()[0]:.1f}")
+        for kind, (by, others) in found.items():
+            print("", kind, "", *HEADER, *(line(job, by, options.messages) for job in (by, *others)), sep="\n")
+        missed = any(job.is_missed(by) for by, others in found.values() for job in others)
         spark.stop()
     finally:
         shutil.rmtree(folder)

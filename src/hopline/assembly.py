@@ -48,9 +48,11 @@ configuration is a sentence at the start and not a traceback later.
 import asyncio
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
@@ -90,7 +92,14 @@ RENDEZVOUS_POINTS: Final = frozenset({"wire_in", "wire_out"})
 
 
 class CurveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Keys of encrypted connections, as text (Z85)."""
+    """Keys of encrypted connections, as text (Z85).
+
+    Attributes:
+        public_key: our own, as `hopline keys new --curve` makes it.
+        secret_key: what belongs to it.
+        allowed_keys: public keys of those who may connect to us; without any nobody can.
+        server_keys: the public key behind each address that we connect to.
+    """
 
     public_key: str
     secret_key: str
@@ -99,7 +108,17 @@ class CurveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table [node] of a configuration."""
+    """The table [node] of a configuration: where a node is, whom it knows, and how far its messages go.
+
+    Attributes:
+        name: what this node is called in traces and tables, no other node's name; if empty a new identity at each start.
+        bind: where other nodes reach us, such as tcp://127.0.0.1:5101; it is what they are told.
+        peers: addresses of other nodes.
+        hop_limit: over how many nodes a message may go.
+        hold_seconds: how long a message waits for a route.
+        plain_tcp: allow connections off this machine without encryption.
+        curve: encrypted connections.
+    """
 
     name: str = ""
     bind: str = ""
@@ -114,8 +133,8 @@ class MemberSettings(ClusterSettings, frozen=True, forbid_unknown_fields=True):
     """The table [cluster] of a configuration: where the rendezvous are, and the times of a node in a cluster.
 
     Attributes:
-        rendezvous: where they are.
-        embed: be the first of them while nobody else on this machine is.
+        rendezvous: their addresses: tcp://HOST:PORT, or tcp://HOST:PORT+PORT with the port of the broadcast.
+        embed: be the first of these rendezvous while nobody else on this machine is.
         health_bind: where the heart beat of this node is heard; a free port of the host that it is bound to by default.
     """
 
@@ -125,7 +144,20 @@ class MemberSettings(ClusterSettings, frozen=True, forbid_unknown_fields=True):
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table [capture] of a configuration: what of a node's messages is recorded, and where."""
+    """The table [capture] of a configuration: what of a node's messages is recorded, and where.
+
+    Attributes:
+        path: a folder, or a URI that pyarrow opens.
+        points: where messages are seen, or ["all"]; if not said scaleout_out, scaleout_in, hub_out and hub_in.
+        identities: which messages, such as ["ORDER.*"]; all if empty.
+        domains: messages of which domains; all if empty.
+        sample: the share of flows, whole ones and the same at every node.
+        body: what is kept of each body, or how many bytes.
+        segment_bytes: a file is sealed at this size.
+        segment_seconds: or at this age.
+        keep_bytes: beyond this size the oldest files are deleted; all are kept if not said.
+        keep_seconds: beyond this age files are deleted; all are kept if not said.
+    """
 
     path: str
     points: tuple[str, ...] | None = None
@@ -174,7 +206,17 @@ def _table(path: str | os.PathLike[str], tables: dict[str, Any], name: str, kind
     try:
         return msgspec.convert(tables.get(name, {}), kind)
     except msgspec.ValidationError as error:
-        raise InputError("INPUT_BAD_CONFIG", f"{path}: [{name}]: {error}") from None
+        raise InputError("INPUT_BAD_CONFIG", f"{path}: [{name}]: {error}{_hint(str(error), kind)}") from None
+
+
+def _hint(reason: str, kind: type) -> str:
+    """The setting that somebody may have meant who wrote one that there is not."""
+    unknown = re.search("unknown field `(.+?)`", reason)
+    if unknown is None:
+        return ""
+    known = [field.name for field in msgspec.structs.fields(CurveSettings if "`$.curve`" in reason else kind)]
+    close = get_close_matches(unknown[1], known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 
 class Node(PlainNode):
@@ -244,7 +286,9 @@ class Node(PlainNode):
                 not where and not all(map(_is_here, [*addresses, *named]))
             ):
                 # It is what we announce: answers come to it.
-                raise TransportError("TRANSPORT_BAD_ADDRESS", "bind must be an address at which the peers reach this node")
+                which = 'say which: bind="tcp://THIS-HOST:0", or --bind tcp://THIS-HOST:0'
+                reason = f"bind must be an address at which the peers reach this node; {which}"
+                raise TransportError("TRANSPORT_BAD_ADDRESS", reason)
             # A node that only asks must still be reachable for the answers.
             transport = ZmqTransport(
                 where or "tcp://127.0.0.1:0", identity=identity, curve=curve, server_keys=_server_keys(node.curve)
@@ -439,7 +483,8 @@ def _check_open(addresses: Iterable[str], *, is_open: bool) -> None:
     """Raise TransportError if an address leaves this machine and may not."""
     for address in filter(None, addresses):
         if not (is_open or _is_here(address)):
-            reason = f"{address} leaves this machine without encryption: configure [node.curve], or say plain_tcp=True"
+            remedy = "configure [node.curve], or say plain_tcp=True or --plain-tcp"
+            reason = f"{address} leaves this machine without encryption: {remedy}"
             raise TransportError("TRANSPORT_BAD_ADDRESS", reason)
 
 

@@ -326,6 +326,13 @@ def test_on_sighup_nodes_are_told_of_other_rendezvous(start, tmp_path):
     assert status(old.ready["unicast"])["nodes"] == []
 
 
+def test_on_sighup_without_a_file_nothing_is_changed(start):
+    rendezvous = start("rendezvous", "--bind", ANY)
+    rendezvous.process.send_signal(signal.SIGHUP)
+    assert rendezvous.process.stderr.readline() == "hopline: no file to read; nothing is changed\n"
+    assert rendezvous.end()[0] == 0
+
+
 # Captures.
 
 
@@ -366,6 +373,7 @@ def test_a_capture_of_the_rendezvous_is_read_with_those_of_nodes(start, tmp_path
         (["rendezvous", "--bind", "nowhere"], "tcp://HOST:PORT"),
         (["rendezvous", "--bind", "tcp://127.0.0.1:99999"], "tcp://HOST:PORT"),
         (["rendezvous", "--bind", "tcp://10.0.0.1:8011"], "leaves this machine without encryption"),
+        (["rendezvous", "--bind", "tcp://10.0.0.1:8011"], "--plain-tcp"),
         (["rendezvous", "--bind", "tcp://0.0.0.0:8011", "--plain-tcp"], "at which nodes reach it"),
         (["rendezvous", "--member", "tcp://127.0.0.1:7002"], "--synod"),
         (["rendezvous", "--synod", "tcp://127.0.0.1:7001", "--member", "tcp://10.0.0.1:7001"], "without encryption"),
@@ -380,6 +388,8 @@ def test_a_capture_of_the_rendezvous_is_read_with_those_of_nodes(start, tmp_path
         (["cluster", "status", "--cluster", "tcp://10.0.0.1:8011"], "leaves this machine without encryption"),
         (["status"], "say where the node is"),
         (["status", "--cluster", "nowhere"], "is no rendezvous"),
+        (["status", "--cluster", "tcp://10.0.0.1:8011", "--plain-tcp"], "--bind tcp://THIS-HOST:0"),
+        (["status", "tcp://10.0.0.1:5101", "--plain-tcp"], "--bind tcp://THIS-HOST:0"),
         (["ask", "HELLO", "--reply", "EHHLO"], "write ADDRESS, IDENTITY"),
         (["ask", "A", "B", "C", "D", "--reply", "EHHLO"], "write ADDRESS, IDENTITY"),
         (["ask", "A", "B", "C", "--reply", "EHHLO", "--cluster", "tcp://127.0.0.1:8011"], "with --cluster write IDENTITY"),
@@ -400,7 +410,9 @@ def test_wrong_usage_is_one_line(arguments, text):
         ("[rendezvous]\nsynod = 'tcp://127.0.0.1:7001'\nmembers = ['tcp://127.0.0.1:7002']", "must be one of the members"),
         ("[rendezvous]\nheartbeat_s = 0", "above 0"),
         ("[rendezvous]\nlease_s = 0.1", "lease"),
-        ("[rendezvous]\nport = 8011", "port"),
+        ("[rendezvous]\nport = 8011", "`port`; there are bind, "),
+        ("[rendezvous]\nbnd = 'x'", "`bnd`; did you mean bind?"),
+        ("[node.curve]\npublic_keys = 'x'\nsecret_key = 'x'", "did you mean public_key?"),
         ("[cluster]\nheartbeat_s = -1", "above 0"),
     ],
 )
@@ -419,7 +431,22 @@ def test_a_taken_address_is_one_line():
         taken.listen()
         code, lines, errors = hopline("rendezvous", "--bind", f"tcp://127.0.0.1:{taken.getsockname()[1]}")
     assert (code, lines) == (2, [])
-    assert "is in use" in errors
+    assert "is in use: choose another, or port 0" in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_taken_broadcast_port_is_called_so():
+    with socket.socket() as taken, socket.socket() as free:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        free.bind(("127.0.0.1", 0))
+        bind = f"tcp://127.0.0.1:{free.getsockname()[1]}+{taken.getsockname()[1]}"
+        free.close()
+        code, lines, errors = hopline("rendezvous", "--bind", bind)
+    assert (code, lines) == (2, [])
+    unicast, _, port = bind.partition("+")
+    assert f"tcp://127.0.0.1:{port} is in use, the broadcast port of {unicast}" in errors
+    assert f"--bind {unicast}+PORT" in errors
     assert errors.count("\n") == 1
 
 

@@ -92,5 +92,5 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; the entry point of `hopline`."""
+    """Run the command line."""
     app(prog_name="hopline")

@@ -103,8 +103,8 @@ def visit(
         if settings.node.curve is not None and not cluster and address not in settings.node.curve.server_keys:
             raise complaint(f"no server key for {address} in {config}: add it to [node.curve.server_keys]")
         # Where the node of this file is bound is taken, if it runs.
-        own = replace(settings.node, plain_tcp=plain_tcp or settings.node.plain_tcp)
-        settings = replace(visitor(settings), node=own)
+        settings = visitor(settings)
+        settings = replace(settings, node=replace(settings.node, plain_tcp=plain_tcp or settings.node.plain_tcp))
         only = _Only(address) if is_strict else None
         if only is not None:
             settings = replace(settings, node=replace(settings.node, peers=[]))

@@ -88,9 +88,9 @@ def status(
         check_cluster(cluster)
         if bind:
             check_to_bind(bind)
-        settings = read_settings(config) if config is not None else Settings()
+        settings = visitor(read_settings(config) if config is not None else Settings())
         own = replace(settings.node, peers=[], plain_tcp=plain_tcp or settings.node.plain_tcp)
-        settings = replace(visitor(settings), node=own)
+        settings = replace(settings, node=own)
         Node(cluster=cluster, config=settings, bind=bind)  # made to be checked
         report = asyncio.run(_look(settings, cluster, bind, wait))
     except HoplineError as error:

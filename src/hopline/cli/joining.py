@@ -24,13 +24,14 @@ _MOST_SHOWN: Final = 10
 def visitor(settings: "Settings") -> "Settings":
     """The settings of a node that stays for a moment.
 
-    What the node of this file records is its own affair, and so is its place in a cluster.
+    What the node of this file records is its own affair, and so are its name and its place in a cluster.
     """
     from msgspec.structs import replace
 
     from hopline.assembly import MemberSettings
 
-    return replace(settings, capture=None, cluster=MemberSettings(silence_s=_SILENCE_S, format=settings.cluster.format))
+    cluster = MemberSettings(silence_s=_SILENCE_S, format=settings.cluster.format)
+    return replace(settings, node=replace(settings.node, name=""), capture=None, cluster=cluster)
 
 
 def be_quiet() -> None:

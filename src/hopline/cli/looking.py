@@ -1,7 +1,7 @@
 """Looking at a capture: what `dump`, `trace`, `flows` and `stats` share.
 
-Which capture, which of it, and how to end well: what is wrong altogether is one line and exit code 2; what is torn or
-damaged is said on standard error, and the rest is shown.
+Which capture, which of it, and how to end well: what is wrong altogether is one line and exit code 2, a folder that holds
+nothing one line and exit code 1; what is torn or damaged is said on standard error, and the rest is shown.
 """
 
 import os
@@ -75,13 +75,15 @@ def _time_of(option: str, text: str) -> datetime | None:
 
 @contextmanager
 def looking_at(folder: str) -> Iterator["Capture"]:
-    """Open a capture, and say at the end what is wrong with it. Ends the command if it cannot be read."""
+    """Open a capture, and say at the end what is wrong with it. Ends the command if it cannot be read, or holds nothing."""
     if sys.stdout is None:
         raise usage_error("standard output is closed")
     try:
         from hopline.capture.store import open_capture
 
         capture = open_capture(folder)
+        if not capture.segments():
+            raise complaint(f"{folder} holds no segments: nothing was recorded there yet, or it is no capture", code=1)
         try:
             yield capture
             sys.stdout.flush()

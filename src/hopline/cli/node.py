@@ -165,6 +165,8 @@ def _actors(found: Any, name: str) -> "list[Actor]":  # noqa: ANN401 - whatever 
 
     if isinstance(found, Actor):
         return [found]
+    if isinstance(found, type) and not issubclass(found, Actor):
+        raise complaint(f"{name} is a class, and no Actor")
     if callable(found):
         try:
             found = found()

@@ -10,7 +10,7 @@ import typer
 
 from hopline.cli.client import PlainTcpOption
 from hopline.cli.terminal import JsonOption, complaint, put
-from hopline.errors import HoplineError, InputError
+from hopline.errors import HoplineError, InputError, TransportError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def run(
     --synod and those of the others as --member. One line says when it is ready, another one at the end what it did.
 
     On SIGHUP it reads its file again and tells all nodes which rendezvous there are now: `nodes` in [rendezvous]. All other
-    settings are those of its start.
+    settings are those of its start. Without --config there is nothing to read, and nothing changes.
 
     Example:  hopline rendezvous --bind tcp://127.0.0.1:8011
     """
@@ -143,8 +143,8 @@ async def _serve(settings: "Settings", config: Path | None, *, as_json: bool) ->
     if recorder is not None:
         recorder.start()
     try:
-        await rendezvous.start()
-        if config is not None and hasattr(signal, "SIGHUP"):
+        await _start(rendezvous)
+        if hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, _reconfigure, rendezvous, settings, config)
         ready = {
             "ready": True,
@@ -162,7 +162,21 @@ async def _serve(settings: "Settings", config: Path | None, *, as_json: bool) ->
     ending.report()
 
 
-def _reconfigure(rendezvous: "Rendezvous", settings: "Settings", config: Path) -> None:
+async def _start(rendezvous: "Rendezvous") -> None:
+    """Start it. Its second port was perhaps never named: who reads that it is taken is told whose it is."""
+    from hopline.transport.address import taken
+
+    unicast, broadcast = rendezvous.settings.bind_addresses
+    try:
+        await rendezvous.start()
+    except TransportError as error:
+        if str(error) != str(taken(broadcast)):
+            raise
+        reason = f"{broadcast} is in use, the broadcast port of {unicast}: choose another with +PORT: --bind {unicast}+PORT"
+        raise TransportError(error.code, reason) from None
+
+
+def _reconfigure(rendezvous: "Rendezvous", settings: "Settings", config: Path | None) -> None:
     """Read the file again and tell nodes the new list; a file that is no good changes nothing."""
     from msgspec import structs
 
@@ -171,6 +185,8 @@ def _reconfigure(rendezvous: "Rendezvous", settings: "Settings", config: Path) -
     from hopline.cluster.settings import RendezvousSettings
 
     try:
+        if config is None:
+            raise InputError("INPUT_BAD_CONFIG", "no file to read")
         named = (read_settings(config).rendezvous or RendezvousSettings()).nodes
         if not named:
             raise InputError("INPUT_BAD_CONFIG", f"{config} has no nodes in [rendezvous]")

@@ -115,7 +115,8 @@ class Keyring:
         return macs
 
 
-_KNOWN: Final = ("keys", "scheme", "algorithm", "identities", "unsigned")
+DOMAIN_SETTINGS: Final = ("keys", "scheme", "algorithm", "identities", "unsigned")
+"""What the table of a domain may hold."""
 
 
 def read_keys(text: str) -> list[Domain]:
@@ -136,10 +137,10 @@ def read_keys(text: str) -> list[Domain]:
 def _read_domain(name: str, table: object) -> Domain:
     if not isinstance(table, dict):
         raise InputError("INPUT_BAD_KEY", f"domain {name!r} is not a table")
-    if unknown := table.keys() - set(_KNOWN):
+    if unknown := table.keys() - set(DOMAIN_SETTINGS):
         # Their names are not shown: one of them may be a key in the wrong place.
         raise InputError(
-            "INPUT_BAD_KEY", f"domain {name!r} has {len(unknown)} unknown settings; known are {', '.join(_KNOWN)}"
+            "INPUT_BAD_KEY", f"domain {name!r} has {len(unknown)} unknown settings; known are {', '.join(DOMAIN_SETTINGS)}"
         )
     unsigned = table.get("unsigned", False)
     return Domain(

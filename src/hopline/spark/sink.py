@@ -201,8 +201,9 @@ def _node_of(options: SinkOptions) -> tuple[Domains | None, Node]:
     """The node that rows are sent through, and the domains that it signs in."""
     settings = read_settings(options.config) if options.config else Settings()
     domains = read_settings(options.keys).domains if options.keys else settings.domains
-    # Where the node of this file is bound is taken, if it runs, and what it records is its own affair.
-    settings = msgspec.structs.replace(settings, capture=None)
+    # Where the node of this file is bound is taken, if it runs; its name and what it records are its own affair.
+    nameless = msgspec.structs.replace(settings.node, name="")
+    settings = msgspec.structs.replace(settings, capture=None, node=nameless)
     addresses = [*options.peers, *settings.node.peers, *options.cluster, *settings.cluster.rendezvous]
     node = Node(
         peers=options.peers,

@@ -95,7 +95,16 @@ def test_the_folder_is_captures_if_nothing_is_said(here, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert here("dump").code == 2
     Path("captures").mkdir()
-    assert (here("dump").code, here("dump").lines) == (0, [])
+    assert (here("dump").code, here("dump").lines) == (1, [])
+
+
+@pytest.mark.parametrize("command", [["dump"], ["flows"], ["stats"], ["trace", "7efde67d"]], ids=lambda command: command[0])
+def test_a_folder_without_segments_is_said_to_be_one(here, tmp_path, command):
+    (tmp_path / "notes.txt").write_text("no capture")
+    result = here(*command, str(tmp_path))
+    assert (result.code, result.lines) == (1, [])
+    assert result.errors.startswith(f"hopline: {tmp_path} holds no segments")
+    assert result.errors.count("\n") == 1
 
 
 def test_a_damaged_capture_is_said_and_the_rest_is_shown(here, folder):

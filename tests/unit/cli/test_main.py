@@ -32,3 +32,16 @@ def test_light_commands_import_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_interrupt_while_it_starts_is_quiet():
+    probe = (
+        "import os, runpy, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'hopline.cli.rendezvous': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt()); sys.argv = ['hopline', '--version']\n"
+        "runpy.run_module('hopline', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -92,6 +92,14 @@ def test_a_node_is_called_what_it_was_named(start):
     assert running.ready["node"] == "shop"
 
 
+def test_who_asks_with_the_file_of_the_node_does_not_take_its_name(start, hopline, tmp_path):
+    config = tmp_path / "hopline.toml"
+    config.write_text('[node]\nname = "shop"\n')
+    running = start(f"{HERE}:ACTORS", "--bind", ANY, "--config", str(config))
+    (report,) = hopline("status", running.address, "--config", str(config)).lines
+    assert report["node"] == "shop"
+
+
 @pytest.mark.parametrize("actors", ["Greeter", "make", "Market"])
 def test_actors_are_a_class_or_come_from_a_function(start, hopline, actors):
     running = start(f"{HERE}:{actors}", "--bind", ANY)
@@ -169,6 +177,7 @@ def _read_until(descriptor, text):
         ([f"{HERE}:Picky", "--bind", ANY], "wanted"),
         ([f"{HERE}:NOTHING", "--bind", ANY], "no actors"),
         ([f"{HERE}:NUMBER", "--bind", ANY], "int, which is no Actor"),
+        ([f"{HERE}:Price", "--bind", ANY], "Price is a class, and no Actor"),
         ([f"{HERE}:MIXED", "--bind", ANY], "'Market', which is no Actor"),
         ([f"{HERE}:ACTORS"], "--bind"),
         ([f"{HERE}:ACTORS", "--bind", "127.0.0.1:5101"], "tcp://HOST:PORT"),

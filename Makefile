@@ -10,9 +10,9 @@ PIP_INSTALL := -m pip --quiet --disable-pip-version-check install
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-# Each worker takes a second to start; more than four do not pay.
+# Many tests wait for others rather than compute, so there are more workers than cores.
 # Tests of one group, such as those that share a Spark session, stay with one worker.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+PARALLEL := --numprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
 COMMA := ,

@@ -10,9 +10,9 @@ PIP_INSTALL := -m pip --quiet --disable-pip-version-check install
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-# Many tests wait for others rather than compute, so there are more workers than cores.
+# Each worker takes a second to start; more than four do not pay.
 # Tests of one group, such as those that share a Spark session, stay with one worker.
-PARALLEL := --numprocesses 4 --dist loadgroup
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
 COMMA := ,
@@ -40,7 +40,8 @@ test: .venv/installed-dev ## run everything: coverage of the pure rooms, a short
 	$(PY) -m pytest -qq --cov --cov-report= $(PURE_TESTS)
 	$(PY) -m coverage report --fail-under=100 --include='$(PURE_SOURCE)' --omit='$(NOT_COUNTED)'
 	$(PY) tests/fuzz/run.py
-	$(PY) -m pytest $(PARALLEL)
+	$(PY) -m pytest $(PARALLEL) -m "not heavy"
+	$(PY) -m pytest -m heavy
 
 quick: .venv/installed-dev ## run the fast tests, in under a minute
 	$(PY) -m pytest $(PARALLEL) -m "not slow"

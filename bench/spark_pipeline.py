@@ -320,8 +320,13 @@ def measure_scaling(folder: Path, scale: str, *, is_written: bool) -> None:
     for size in sizes:
         runs.append(measure_run(folder, size))
         if len(runs) > 1:  # a line has two ends
-            report("pipeline scaling", [*run_table(runs), "", straightness(runs)], page)
-            report("pipeline sizes", size_table(runs[-1], captures), page)
+            image = f"![time and memory against messages]({PLOT.name})"
+            report("pipeline scaling", [image, "", *run_table(runs), "", straightness(runs)], page)
+            report(
+                "pipeline sizes",
+                ["What it leaves on the disk, from the greatest of these runs:", "", *size_table(runs[-1], captures)],
+                page,
+            )
             report("pipeline costs", cost_table(runs, captures), sizing)
             if is_written:
                 PLOT.write_text(plot(runs))
@@ -335,7 +340,7 @@ def measure_shapes(folder: Path, messages: int, *, is_written: bool) -> None:
         measure_run(folder, messages, "one correlation id", is_one_flow=True),
         measure_run(folder, messages, "100 messages a segment", segment_messages=100),
     ]
-    report("pipeline shapes", run_table(shapes), PAGE if is_written else None)
+    report("pipeline shapes", ["Odd in one way each:", "", *run_table(shapes)], PAGE if is_written else None)
 
 
 def main() -> int:

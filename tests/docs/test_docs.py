@@ -66,6 +66,7 @@ def test_every_code_in_the_source_is_documented_and_used():
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_the_demo_tells_the_whole_story(tmp_path):
     done = subprocess.run(
@@ -78,7 +79,7 @@ def test_the_demo_tells_the_whole_story(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     happened = ("180 placed, 20 REMOTE_ERROR", "20 of 20 orders answered, in v5", "NO_ROUTE", "and starts again")
-    found = ("failed", "got no answer", "30 came too late", "forged", "1 record of")
+    found = ("failed", "got no answer", "30 arrived too late", "forged", "1 record of")
     for words in (*happened, *found):
         assert words in done.stdout, done.stdout
     page = (tmp_path / "build" / "demo" / "report.html").read_text()

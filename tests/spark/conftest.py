@@ -19,9 +19,9 @@ def pytest_collection_modifyitems(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(300))  # the first one waits for the JVM, beside the other tests
-            # One worker, and one JVM, gets all that share the session; what starts processes of its own goes beside it.
-            is_sharing = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark" if is_sharing else "spark processes"))
+            item.add_marker(pytest.mark.xdist_group("spark"))  # so that one worker, and one JVM, gets them all
+            if item.path.name in ("test_cluster.py", "test_chaos.py"):
+                item.add_marker(pytest.mark.heavy)
 
 
 @pytest.fixture(scope="session")

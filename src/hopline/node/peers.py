@@ -173,6 +173,8 @@ class Peers:
                 return None
             self.attach(node, peer)
             if self.membership is not None:
+                # What we announced to the cluster it may have missed, and then it could not answer us.
+                self.announce_to(peer)
                 self.membership.uses(node)
         return peer
 

@@ -142,13 +142,13 @@ class Post:
         """Send a message as soon as it is due and there is room; returns what ends when it is known what came of it."""
         self._check_domain(message)
         if self._options.rate is not None:
-            now = self._loop.time()
-            await asyncio.sleep(self._due - now)
-            self._due = max(self._due, now) + 1 / self._options.rate  # what was held up is not made up for
+            await asyncio.sleep(self._due - self._loop.time())
         await self._room.acquire()
         self.sent += 1
         task = self._under_way.create_task(self._deliver(message))
         await asyncio.sleep(0)  # it is on its way before the next one: so they stay in order
+        if self._options.rate is not None:
+            self._due = self._loop.time() + 1 / self._options.rate  # from now: what was held up is not made up for
         return task
 
     def check(self) -> None:

@@ -58,6 +58,25 @@ def test_one_address_is_enough_to_find_everybody_and_a_clean_stop_is_known_at_on
     play(test)
 
 
+def test_a_member_that_missed_our_announcement_can_answer_us():
+    async def test(cluster):
+        await cluster.lead()
+        a = await cluster.node("a", Greeter())
+        await cluster.settle()
+        # That b is there does not reach a through the rendezvous, now or later; that b asks for routes does.
+        cluster.network.drop(
+            when=lambda source, target, frames: (
+                source.startswith("tcp://r:") and target.startswith("tcp://a:") and b"KINO.REGEXTROUTE" in frames[-1]
+            )
+        )
+        b = await cluster.node("b")
+        assert await cluster.until(lambda: b"a" in b.routes()) < 2
+        assert b"b" not in a.routes()
+        assert await cluster.wait(b.ask(Hello("x"), Ehhlo, timeout=1)) == Ehhlo("hi x", "a")
+
+    play(test)
+
+
 def test_the_first_node_may_come_before_the_rendezvous():
     async def test(cluster):
         a = await cluster.node("a", Greeter())

@@ -135,10 +135,10 @@ async def _join_reference(format: Format, stamp: Stamp, stack: ExitStack, domain
         for _ in range(2):  # in turn, so one of them comes to us
             await apart(client.deliver, b"HELLO", text_body("r"))
         # We call its actors.
-        assert await node.ask(Hello("a"), Ehhlo, node=server.identity, timeout=20) == Ehhlo("a")
+        assert await node.ask(Hello("a"), Ehhlo, node=server.identity, timeout=10) == Ehhlo("a")
         with pytest.raises(RemoteError, match="b"):
-            await node.ask(Throw("b"), Ehhlo, node=server.identity, timeout=20)
-        receipt = await node.deliver(Hello("c"), node=server.identity, timeout=20)
+            await node.ask(Throw("b"), Ehhlo, node=server.identity, timeout=10)
+        receipt = await node.deliver(Hello("c"), node=server.identity, timeout=10)
         assert (receipt.reached, receipt.node) == ("node", server.identity)
         await node.publish(Notify("d"))
         await apart(server.wait_for, lambda: any(m.body == text_body("d") for m in server.handled))
@@ -178,7 +178,7 @@ async def _join_ours(format: Format, stamp: Stamp, stack: ExitStack, domains: Nu
         # And a node of ours among them, which finds everything with one address.
         where = rendezvous.endpoint.unicast
         async with Node([Greeter()], bind="tcp://127.0.0.1:0", cluster=where, domains=our_domains(domains)) as node:
-            assert await node.ask(Hello("a"), Ehhlo, node=server.identity, timeout=20) == Ehhlo("a")
+            assert await node.ask(Hello("a"), Ehhlo, node=server.identity, timeout=10) == Ehhlo("a")
             await apart(client.wait_for_route, b"HELLO", node=node.identity)
             answer = await apart(client.ask, b"HELLO", text_body("z"), b"EHHLO", node=node.identity)
             assert answer.body == text_body("z")
@@ -191,7 +191,7 @@ async def _join_ours(format: Format, stamp: Stamp, stack: ExitStack, domains: Nu
 
 async def _ask_until_it_fails(node: Node) -> None:
     for _ in range(10_000):
-        await node.ask(Hello("b"), Ehhlo, timeout=20)
+        await node.ask(Hello("b"), Ehhlo, timeout=10)
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ async def _kill(format: Format, stack: ExitStack) -> None:
     unicast, broadcast = rendezvous.endpoint
     where = f"{unicast}+{broadcast.rpartition(':')[2]}"
     async with Node(bind="tcp://127.0.0.1:0", cluster=where, hold_seconds=2.0) as node:
-        assert await node.ask(Hello("a"), Ehhlo, timeout=20) == Ehhlo("a")
+        assert await node.ask(Hello("a"), Ehhlo, timeout=10) == Ehhlo("a")
         await apart(server.kill)
         with pytest.raises(DeliveryError) as raised:
             await _ask_until_it_fails(node)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import zmq
@@ -134,18 +135,14 @@ async def run(rounds: int) -> dict[str, list[Round]]:
         assert server.stdin
         address = server.stdout.readline().strip()
         async with Node(peers=[address], domains=domains()) as node, Node([Echoer()]) as alone:
-
-            async def ask() -> object:
-                return await node.ask(echo, Echoed)
-
-            async def ask_alone() -> object:
-                return await alone.ask(echo, Echoed)
+            ask = partial(node.ask, echo, Echoed)
+            ask_alone = partial(alone.ask, echo, Echoed)
 
             await measure(ask, 100, 2000, server.pid)
             for _ in range(rounds):
                 results.setdefault("two processes, one at a time", []).append(await measure(ask, 1, 1000, server.pid))
                 results.setdefault("two processes, 1000 in flight", []).append(await measure(ask, 1000, 10_000, server.pid))
-                results.setdefault("one process, 1000 in flight", []).append(await measure(ask_alone, 1000, 20_000, None))
+                results.setdefault("one process, 1000 in flight", []).append(await measure(ask_alone, 1000, 100_000, None))
                 for window, count in ((1, 1000), (1000, 10_000)):
                     with subprocess.Popen(
                         [sys.executable, "-m", "bench.node", "--serve-raw"], stdout=subprocess.PIPE, text=True

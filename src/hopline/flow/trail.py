@@ -26,6 +26,8 @@ MAX_TRAIL: Final = 256
 MAX_HOPS: Final = 0xFFFF
 """What the hop lane of v4 to v6 can say."""
 
+_UNICAST: Final = Distribution.UNICAST  # once: to ask an enum for a member costs more than all else it is needed for
+
 
 def inherited_trail(message: Message) -> tuple[RoutingEntry, ...]:
     """The part of the trail that was there before this message was made: its parent's.
@@ -145,7 +147,7 @@ def output_of(kind: MessageType, parent: Message) -> Message:
         parent.correlation_id,
         hub if is_answer else b"",
         hub_node if is_answer else b"",
-        Distribution.UNICAST,
+        _UNICAST,
         parent.trace_options,
         points,
         parent.callback_key,

@@ -29,9 +29,7 @@ class Clock(Protocol):
 class LoopClock:
     """The clock of the machine, with timers of the running event loop."""
 
-    def now_ns(self) -> int:
-        """Nanoseconds of the monotonic clock."""
-        return time.monotonic_ns()
+    now_ns = staticmethod(time.monotonic_ns)  # itself: each message asks
 
     def wall_ns(self) -> int:
         """Nanoseconds since 1970."""

@@ -5,11 +5,12 @@ import msgspec
 from hopline.wire import Message
 
 
-class Envelope(msgspec.Struct, eq=False):
+class Envelope(msgspec.Struct, eq=False, gc=False):
     """What moves inside a node. Local messages are never encoded: `payload` is the object and `message.body` is empty.
 
     `since_ns` is when the message came in; it matters only if it has a time to live. `is_from_outside` tells whether
-    another node sent it; its signature has been checked then. A Struct, because each message makes one.
+    another node sent it; its signature has been checked then. A Struct, because each message makes one;
+    not for the garbage collector, because nothing in it leads back to it.
     """
 
     message: Message

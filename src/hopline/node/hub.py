@@ -65,7 +65,8 @@ class Promise(msgspec.Struct, eq=False):
     nodes: tuple[bytes, ...] = ()
     """Where the request was sent; empty if it stayed here."""
     is_held: bool = False
-    answers: list[Any] = []
+    answers: list[Any] | None = None
+    """What has come so far, if all of it is wanted."""
 
 
 class Deadlines:
@@ -163,7 +164,6 @@ class MessageHub:
         """Make a message that starts a flow and waits for callbacks; returns it as it must be sent, and the promise."""
         self._next_key = key = self._next_key + 1
         points = wait.points
-        flow = self._new_flow()
         if kind in points:  # a request that answers itself comes straight back
             receiver, node = self.identity, self._node
         message = Message(
@@ -172,7 +172,7 @@ class MessageHub:
             kind.version,
             kind.partition,
             b"",
-            flow,
+            self._new_flow(),
             receiver,
             node,
             distribution,
@@ -188,7 +188,6 @@ class MessageHub:
         now_ns = self._now_ns()
         queue = self._deadlines.add(key, timeout, now_ns)
         self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
-        self._by_flow[flow] = key
         return Envelope(message, payload, now_ns), promise
 
     def promise(self, message: Message, wait: Wait, timeout: float) -> tuple[Envelope, Promise]:
@@ -208,7 +207,6 @@ class MessageHub:
         now_ns = self._now_ns()
         queue = self._deadlines.add(key, timeout, now_ns)
         self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
-        self._by_flow[message.correlation_id] = key
         return Envelope(message, None, now_ns), promise
 
     def receive(self, envelope: Envelope) -> bool:
@@ -233,6 +231,7 @@ class MessageHub:
                 self._fail(promise, DeliveryError("REJECTED", str(error)))
                 return True
         if promise.wait.collect == "all":
+            promise.answers = promise.answers or []
             promise.answers.append(answer)
             return True
         self._forget(promise)
@@ -253,11 +252,12 @@ class MessageHub:
         return True
 
     def sent_to(self, message: Message, node: bytes) -> None:
-        """Note that a request went to a node."""
+        """Note that a request went to a node. Only what has left can come back without its key."""
         if message.callback_receiver_identity == self.identity:
             promise = self._promises.get(message.callback_key)
             if promise is not None and node not in promise.nodes:
                 promise.nodes += (node,)
+                self._by_flow[message.correlation_id] = promise.key
 
     def not_sent_to(self, message: Message, node: bytes) -> None:
         """Note that a request has not left for a node after all."""
@@ -306,7 +306,7 @@ class MessageHub:
         if promise.wait.collect == "all":
             self._forget(promise)
             if not promise.future.done():
-                promise.future.set_result(promise.answers)
+                promise.future.set_result(promise.answers or [])
             return
         if promise.is_held:
             self._fail(promise, DeliveryError("NO_ROUTE", f"nobody handled it within {promise.timeout:g} s"))
@@ -323,7 +323,8 @@ class MessageHub:
 
     def _forget(self, promise: Promise) -> None:
         if self._promises.pop(promise.key, None) is not None:
-            self._by_flow.pop(promise.request.correlation_id, None)
+            if self._by_flow:
+                self._by_flow.pop(promise.request.correlation_id, None)
             promise.queue.pop(promise.key, None)
 
 

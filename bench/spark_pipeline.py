@@ -29,15 +29,17 @@ from bench.traffic import DOMAINS, write_traffic
 from hopline.capture.stream import Compression
 from hopline.spark.batch import NAMES
 from hopline.spark.callbacks import find_answers
+from hopline.spark.disk import Disk
 from hopline.spark.expiries import find_fates
 from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves
-from hopline.spark.messages import finish
 from hopline.spark.news import find_news
+from hopline.spark.parts import Span
 from hopline.spark.run import Asked, Pipeline
 from hopline.spark.session import spark_session
-from hopline.spark.shelves import KEPT, PASSING
+from hopline.spark.shelves import PASSING, days_on
 from hopline.spark.signatures import signatures
+from hopline.spark.window import Window, stage
 
 PAGE: Final = Path("docs/benchmarks.md")
 SIZING: Final = Path("docs/sizing.md")
@@ -67,12 +69,17 @@ def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
             make().write.option("compression", PASSING).parquet(path)
         return spark.read.parquet(path)
 
-    def stage() -> None:
-        _write(spark.read.format("hopline").load(capture), folder / "sightings", PASSING)
+    disk = Disk(folder)
+
+    def write_sightings() -> None:
+        disk.clear("sightings")
+        stage(news, spark, disk, "sightings", "bench", bodies=False)
 
     def write_messages() -> None:
-        stage()
-        _write(finish(spark.read.parquet(str(folder / "sightings"))), folder / "messages", KEPT)
+        write_sightings()
+        disk.clear("messages")
+        days = days_on(disk, "sightings")
+        Window(spark, disk, ["sightings"], days, Span(0, 2**62), bodies=False).make("messages", "bench")
 
     def messages() -> DataFrame:
         return spark.read.parquet(str(folder / "messages"))
@@ -96,16 +103,12 @@ def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
         return flows(messages(), find_answers(messages()), find_moves(messages()))
 
     return yardstick(spark, folder / "frames.parquet"), [
-        Job("capture to decoded rows in Parquet", stage),
+        Job("capture to decoded rows in Parquet", write_sightings),
         Job("capture to `messages` in Parquet, by way of these", write_messages, 2.5),
         Job("`flows`, when hops and callbacks are made", read_only(flows_alone), 1.5),
         Job("`flows` of `messages` alone, hops and callbacks within", read_only(flows_of_messages)),
         Job("signature audit", read_only(lambda: signatures(news.verdicts(spark, DOMAINS))), 1.2),
     ]
-
-
-def _write(rows: DataFrame, path: Path, compression: str) -> None:
-    rows.write.mode("overwrite").option("compression", compression).partitionBy("date").parquet(str(path))
 
 
 def measure_ratios(folder: Path, messages: int, rounds: int) -> tuple[list[str], bool]:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from pyspark.sql import functions as sf
 
-from hopline.spark import messages
+from hopline.spark import messages, trails
 from hopline.spark.tables import MESSAGES
 from hopline.wire import RoutingEntry, encode
 from tests.spark.generator import Network, Node, Parcel
@@ -26,17 +26,28 @@ def test_the_body_is_there_only_if_it_was_asked_for(spark):
     assert world.messages.where("length(body) != body_size").count() == 0
 
 
-def test_numbers_go_on_where_earlier_ones_ended(spark):
+@pytest.mark.parametrize("stands", ["alone", "in halves"])
+def test_what_stands_wrong_is_found_and_put_right(spark, stands):
     world = made(spark)
-    times = [row.seen_ns for row in world.sightings.select("seen_ns", "node_key").where("node_key = 'ada-id'").collect()]
-    middle = sorted(times)[len(times) // 2]
-    is_earlier = "seen_ns < {} + case node_key when 'bob-id' then 3600000000000 when 'eve-id' then -1800000000000 else 0 end"
-    earlier = messages.finish(world.sightings.where(is_earlier.format(middle)))
-    later = messages.finish(
-        world.sightings.where("not " + is_earlier.format(middle)), earlier=earlier.drop("body"), seen=world.sightings
+    if stands == "alone":
+        alone = {name: sf.lit(value).cast(MESSAGES.schema[name].dataType) for name, value in messages.ALONE.items()}
+        before = trails.unrestored(world.messages).withColumns(alone)
+    else:
+        middle = world.sightings.select(sf.percentile("seen_ns", 0.5).cast("bigint")).head()[0]
+        halves = [world.sightings.where(f"seen_ns < {middle}"), world.sightings.where(f"seen_ns >= {middle}")]
+        before = messages.finish(halves[0]).unionByName(messages.finish(halves[1]))
+    number, trail = (
+        ("event_id", "occurrence"),
+        ("event_id", "trail_order", "wire_trail", "trail", "origin_key", "parent_trail"),
     )
-    columns = ["event_id", "occurrence"]
-    assert_same(earlier.unionByName(later).select(*columns), rows_of(world.messages.select(*columns)))
+    found = {
+        number: messages.renumbered(before, messages.find_repeated(before)),
+        trail: trails.reread(before),
+    }
+    for columns, changed in found.items():
+        wrong = world.messages.select(*columns).exceptAll(before.select(*columns))
+        assert wrong.count()
+        assert_same(changed.select(*columns), rows_of(wrong))
 
 
 def test_without_peers_copies_of_a_broadcast_count_as_equal_messages(spark):

@@ -38,14 +38,14 @@ from hopline.spark.facts import (
     joined,
     with_bodies,
 )
-from hopline.spark.messages import finish
 from hopline.spark.news import News
+from hopline.spark.parts import KEPT, Span
 from hopline.spark.routes import routes
 from hopline.spark.runs import Found, Row, empty_reason, write_runs
 from hopline.spark.state import State
 from hopline.spark.tables import MESSAGES, REJECTS, ROUTES
-from hopline.spark.trails import unrestored
 from hopline.spark.warehouse import Change, Swap, Warehouse, new_run
+from hopline.spark.window import Window, stage
 
 ALWAYS: Final = (MESSAGES.name, REJECTS.name)
 """Tables that are never left out: the others are made of the first, and nothing else holds the second."""
@@ -55,9 +55,6 @@ LATER: Final = (*BY_DAY, ROUTES.name)
 
 NAMES: Final = (*ALWAYS, *LATER)
 """All tables that are made of captures."""
-
-_CAPTURED: Final = tuple(name for name in MESSAGES.names if name not in ("occurrence", "trail_order", "wire_trail"))
-"""The columns of `messages` that one sighting alone gives."""
 
 _NEW, _BODIES = "sightings", "bodies"
 """Shelves in staging: all messages that are new, and the few of them with their bodies."""
@@ -158,14 +155,17 @@ class Batch:
 
     def _stage(self, spark: SparkSession) -> list[str]:
         """Read what is new; the days of the messages in it."""
-        columns = [name for name in CAPTURED.names if name != "body" or self._state.terms.bodies]
         found = {
-            _NEW: self._news.messages(spark, columns),
             REJECTS.name: self._news.rejects(spark, REJECTS.names),
             _BODIES: with_bodies(self._news, spark, CAPTURED.names),
         }
         write = partial(self._write_days, compression=shelves.PASSING)
-        together(partial(write, rows, self._shelf(name)) for name, rows in found.items())
+        together(
+            [
+                partial(stage, self._news, spark, self._disk, self._shelf(_NEW), self._id, bodies=self._state.terms.bodies),
+                *(partial(write, rows, self._shelf(name)) for name, rows in found.items()),
+            ]
+        )
         self._rejected = shelves.rows_in(self._disk, self._shelf(REJECTS.name))
         self._read = shelves.rows_in(self._disk, self._shelf(_NEW)) + self._rejected
         return shelves.days_on(self._disk, self._shelf(_NEW))
@@ -201,7 +201,7 @@ class Batch:
 
         together(partial(make, fact) for fact in FROM_NEWS)
 
-    def _write_days(self, rows: DataFrame, shelf: str, compression: str = shelves.KEPT) -> None:
+    def _write_days(self, rows: DataFrame, shelf: str, compression: str = KEPT) -> None:
         shelves.write_days(rows, self._disk, shelf, self._id, compression)
 
     # --- making tables ------------------------------------------------------------------------------------------------
@@ -245,26 +245,21 @@ class Batch:
 
     def _touched(self, new_days: Iterable[str]) -> set[str]:
         """The days in whose windows something new lies."""
-        spans = (shelves.span_of(self._disk, shelves.folder_of(self._shelf(_NEW), day), "seen_ns") for day in new_days)
-        return {day for span in spans if span is not None for day in days_of(span, self._reach_s)}
+        spans = (shelves.extremes(self._disk, shelves.folder_of(self._shelf(_NEW), day), "seen_ns") for day in new_days)
+        return {day for span in spans if span is not None for day in days_of(Span(*span), self._reach_s)}
 
     def _make_messages(self, spark: SparkSession, day: str, around: list[str], *, is_touched: bool) -> DataFrame:
         """Make `messages` of the window of a day, and give it back. Only the day itself is placed, if it is touched."""
-        sightings = self._stored(spark, around).unionByName(self._staged(spark, around))
-        within = sightings.where(sf.col("seen_ns").between(*window_of(day, self._reach_s)))
-        shelf = self._shelf(f"windows/{day}")
-        shelves.write_days(finish(within), self._disk, shelf, self._id)
+        shelf, within = self._shelf(f"windows/{day}"), window_of(day, self._reach_s)
+        parts_on = (MESSAGES.name, self._shelf(_NEW))
+        Window(spark, self._disk, parts_on, around, within, bodies=self._state.terms.bodies).make(shelf, self._id)
         if is_touched:
             self._place(MESSAGES.name, day, shelves.folder_of(shelf, day))
         return shelves.read(spark, self._disk, shelf, self._schema(MESSAGES.names), around)
 
-    def _stored(self, spark: SparkSession, days: list[str]) -> DataFrame:
-        """Messages that the tables have, as they were captured."""
-        return unrestored(shelves.read(spark, self._disk, MESSAGES.name, self._schema([*_CAPTURED, "wire_trail"]), days))
-
     def _staged(self, spark: SparkSession, days: list[str]) -> DataFrame:
         """Messages that are new."""
-        return shelves.read(spark, self._disk, self._shelf(_NEW), self._schema(_CAPTURED), days)
+        return shelves.read(spark, self._disk, self._shelf(_NEW), self._schema(MESSAGES.names), days)
 
     def _make_routes(self, spark: SparkSession) -> None:
         """Make routes of all that was ever announced. If they are not wanted, they are out of date."""

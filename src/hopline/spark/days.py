@@ -27,7 +27,7 @@ from hopline.spark.edges import edges
 from hopline.spark.expiries import expiries, find_fates
 from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves, hops, skews
-from hopline.spark.shelves import Span
+from hopline.spark.parts import Span
 from hopline.spark.signatures import signatures
 from hopline.spark.tables import CALLBACKS, EDGES, EXPIRIES, FLOWS, HOPS, SIGNATURES
 

@@ -2,6 +2,7 @@
 
     write    a small file, whole or not at all
     move     a file or a folder of files, in one step
+    link     a second name for a file
     remove   the same, gone; it need not be there
     clear    a folder, gone as far as possible
     sync     what was written is there after a power cut
@@ -52,8 +53,9 @@ class Disk:
         return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
     def files(self, name: str, end: str = "") -> list[str]:
-        """The files in and below a folder whose names end so, sorted, as names of this disk."""
-        found = (path for path in self.path_of(name).rglob(f"*{end}") if path.is_file())
+        """The files in and below a folder, or that one file, whose names end so; sorted, as names of this disk."""
+        place = self.path_of(name)
+        found = (path for path in ([place] if place.is_file() else place.rglob(f"*{end}")) if path.is_file())
         return sorted(str(path.relative_to(self.root)) for path in found)
 
     def read(self, name: str) -> bytes | None:
@@ -80,6 +82,15 @@ class Disk:
         path = self.path_of(target)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path_of(name).rename(path)
+
+    def link(self, name: str, target: str) -> None:
+        """Give a file a second name, which must be free; where files can have only one, a copy. Neither may be changed."""
+        path = self.path_of(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(self.path_of(name), path)
+        except OSError:
+            shutil.copyfile(self.path_of(name), path)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it, if it is there."""

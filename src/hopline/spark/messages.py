@@ -8,7 +8,8 @@ time. The n-th that a node sends meets the n-th that its peer gets, and no clock
 for many: its copies for several peers pass several places, and so have the same number. Inside a node its copies for several
 actors pass one place; there the number is that of the message that was spread, which is the last one before them.
 
-Rows are moved once, by their fingerprint; nothing wide is joined. This file knows no other table.
+`finish` makes the table in one step, and moves all rows by their fingerprint. Where there are many, few of them need another
+number than the first: `find_repeated` and `renumbered` tell which (`window.py`). This file knows no other table.
 """
 
 from typing import Final
@@ -28,31 +29,50 @@ _COPIES: Final = ("router_in", "actor_in", "hub_in")
 """Taps that a broadcast inside a node passes once for each who gets it."""
 
 
-def finish(sightings: DataFrame, *, earlier: DataFrame | None = None, seen: DataFrame | None = None) -> DataFrame:
+ALONE: Final = {"occurrence": 0, "trail_order": "exact", "wire_trail": None}
+"""What stands in those columns of a sighting of which no other is known."""
+
+
+def finish(sightings: DataFrame) -> DataFrame:
     """Make the table `messages` of sightings.
 
     Args:
         sightings: what `format("hopline")` gives: all columns, with or without `body`. A `peer_key` that is missing is taken
             to be unknown; then copies of a broadcast to several peers cannot be told from equal messages.
-        earlier: what the table holds already, if these sightings come on top of it: numbers go on where they ended. It needs
-            the columns message_uid, node_key, tap, peer_key, hops and distribution; of the days that matter.
-        seen: sightings that show the way of trails (`trails.restore`); by default these. With few columns it costs little.
     """
-    rows = _with_peer(sightings)
+    rows = sightings if "peer_key" in sightings.columns else sightings.withColumn("peer_key", sf.lit(None).cast("string"))
+    rows = _placed(rows).repartition("message_uid").withColumn("occurrence", _number())
+    return conform(restore(rows, sightings), MESSAGES, without=() if "body" in sightings.columns else ("body",))
+
+
+def find_repeated(messages: DataFrame) -> DataFrame:
+    """Keys of where equal messages passed more than once, or were thought to have: only there numbers may be wrong.
+
+    All other messages have the number 0. A few keys too many do no harm, so that they may be hashes.
+    """
+    rows = _placed(messages).select(_key().alias("key"), "occurrence")
+    found = rows.groupBy("key").agg(sf.count("*").alias("count"), sf.max("occurrence").alias("most"))
+    return found.where((sf.col("count") > 1) | (sf.col("most") > 0)).select("key")
+
+
+def renumbered(messages: DataFrame, repeated: DataFrame) -> DataFrame:
+    """Those messages whose number is not the one that they should have, with that one.
+
+    Args:
+        messages: all there are, with some number each.
+        repeated: of `find_repeated`.
+    """
+    rows = _placed(messages).join(repeated, _key() == sf.col("key"), "left_semi").withColumn("_stood", sf.col("occurrence"))
+    return rows.withColumn("occurrence", _number()).where(sf.col("occurrence") != sf.col("_stood"))
+
+
+def _number() -> Column:
     order = Window.partitionBy(*_PLACE).orderBy("seen_ns", "seq", "event_id").rowsBetween(Window.unboundedPreceding, 0)
-    number = sf.sum(_starts().cast("int")).over(order)
-    rows = _placed(rows).repartition("message_uid")
-    if earlier is not None:
-        before = _placed(_with_peer(earlier)).groupBy(*_PLACE).agg(sf.sum(_starts().cast("int")).alias("_before"))
-        rows = rows.join(before, list(_PLACE), "left")
-        number = number + sf.coalesce("_before", sf.lit(0))
-    rows = rows.withColumn("occurrence", sf.greatest(number - 1, sf.lit(0)))
-    rows = restore(rows, sightings if seen is None else seen)
-    return conform(rows, MESSAGES, without=() if "body" in sightings.columns else ("body",))
+    return sf.greatest(sf.sum(_starts().cast("int")).over(order) - 1, sf.lit(0)).cast("int")
 
 
-def _with_peer(rows: DataFrame) -> DataFrame:
-    return rows if "peer_key" in rows.columns else rows.withColumn("peer_key", sf.lit(None).cast("string"))
+def _key() -> Column:
+    return sf.xxhash64(*_PLACE)
 
 
 def _placed(rows: DataFrame) -> DataFrame:

@@ -70,6 +70,26 @@ class News:
         """The messages among the news."""
         return self._rows(spark, "messages", tuple(columns), where)
 
+    def hand_messages(
+        self, spark: SparkSession, columns: Iterable[str], take: Callable[[int, Iterator[pa.RecordBatch]], int]
+    ) -> None:
+        """Let the Python workers hand the messages among the news to somebody there, and nothing of them to Spark.
+
+        Args:
+            spark: the session.
+            columns: of the messages.
+            take: gets the number of a share and its messages, and tells how many they were. If a task fails it is called
+                again with the same.
+        """
+        read, work = self._reader("messages", tuple(columns), EVERYTHING), self.work
+
+        def hand_news(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                counts = [take(place, read(work[place])) for place in batch["id"].to_pylist()]
+                yield pa.record_batch({"rows": pa.array(counts, pa.int64())})
+
+        self._tasks(spark).mapInArrow(hand_news, "rows bigint").write.format("noop").mode("overwrite").save()
+
     def rejects(self, spark: SparkSession, columns: Iterable[str]) -> DataFrame:
         """What is no message, and what cannot be read. What concerns a segment may come again with later news."""
         return self._rows(spark, "rejects", tuple(columns), EVERYTHING)
@@ -84,13 +104,17 @@ class News:
         return self._read(spark, read_verdicts, VERDICTS)
 
     def _rows(self, spark: SparkSession, mode: Mode, columns: tuple[str, ...], where: Filter) -> DataFrame:
+        table = Options(self.path, mode, columns).table
+        return self._read(spark, self._reader(mode, columns, where), pa.schema([table.field(name) for name in columns]))
+
+    def _reader(self, mode: Mode, columns: tuple[str, ...], where: Filter) -> _Read:
         options = Options(self.path, mode, columns, where, v3_ttl=self.v3_ttl)
 
         def read_rows(work: Work) -> Iterator[pa.RecordBatch]:
             within = replace(options, since_ns=work.times.since_ns, until_ns=work.times.until_ns)
             return Rows(within, columns).read(work.share)
 
-        return self._read(spark, read_rows, pa.schema([options.table.field(name) for name in columns]))
+        return read_rows
 
     def _read(self, spark: SparkSession, read: _Read, schema: pa.Schema) -> DataFrame:
         work = self.work
@@ -100,8 +124,10 @@ class News:
                 for place in batch["id"].to_pylist():
                     yield from read(work[place])
 
-        tasks = spark.range(0, len(work), 1, max(len(work), 1))
-        return tasks.mapInArrow(read_news, from_arrow_schema(schema))
+        return self._tasks(spark).mapInArrow(read_news, from_arrow_schema(schema))
+
+    def _tasks(self, spark: SparkSession) -> DataFrame:
+        return spark.range(0, len(self.work), 1, max(len(self.work), 1))
 
 
 def find_news(

@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from hopline.spark.disk import Disk
-from hopline.spark.shelves import PARQUET
+from hopline.spark.parts import PARQUET
 from hopline.spark.tables import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Table
 
 RUNS: Final = Table(

@@ -8,7 +8,7 @@ when, is read from the ends of the files: nothing is counted by a job. This file
 
 from collections.abc import Iterable, Iterator
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -16,21 +16,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType, StructField, StructType
 
 from hopline.spark.disk import Disk
+from hopline.spark.parts import KEPT, PARQUET
 
-PARQUET: Final = ".parquet"
 _DAY: Final = "date="
-KEPT: Final = "zstd"
-"""Compression of what is kept: half the size of Spark's own choice for columns like ours, and read by everybody."""
-
 PASSING: Final = "snappy"
 """Compression of what is read once and thrown away."""
-
-
-class Span(NamedTuple):
-    """The least and the greatest value of a column."""
-
-    first: int
-    last: int
 
 
 def folder_of(shelf: str, day: str) -> str:
@@ -101,20 +91,20 @@ def rows_in(disk: Disk, folder: str) -> int:
     return sum(pq.read_metadata(path).num_rows for path in _paths(disk, folder))
 
 
-def span_of(disk: Disk, folder: str, column: str) -> Span | None:
-    """The least and the greatest number in a column of the files in a folder; None if there are no rows."""
-    spans = [span for path in _paths(disk, folder) for span in _spans(path, column)]
-    return Span(min(span.first for span in spans), max(span.last for span in spans)) if spans else None
+def extremes(disk: Disk, name: str, column: str) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column, in a file or in the files of a folder; None if there are no rows."""
+    found = [pair for path in _paths(disk, name) for pair in _extremes(path, column)]
+    return (min(least for least, _ in found), max(greatest for _, greatest in found)) if found else None
 
 
-def _paths(disk: Disk, folder: str) -> list[str]:
-    return [str(disk.path_of(name)) for name in disk.files(folder, PARQUET)]
+def _paths(disk: Disk, name: str) -> list[str]:
+    return [str(disk.path_of(each)) for each in disk.files(name, PARQUET)]
 
 
-def _spans(path: str, column: str) -> Iterator[Span]:
+def _extremes(path: str, column: str) -> Iterator[tuple[Any, Any]]:
     file = pq.read_metadata(path)
     place = file.schema.names.index(column)
     for number in range(file.num_row_groups):
         statistics = file.row_group(number).column(place).statistics
         if statistics is not None and statistics.has_min_max:
-            yield Span(statistics.min, statistics.max)
+            yield statistics.min, statistics.max

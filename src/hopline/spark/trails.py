@@ -79,6 +79,19 @@ def unrestored(messages: DataFrame) -> DataFrame:
     return messages.withColumns(columns).drop("trail_order", "wire_trail")
 
 
+def reread(messages: DataFrame) -> DataFrame:
+    """Those messages whose trail, or what is said of its order, is not as it should be, put right.
+
+    Args:
+        messages: all there are, with some order each, put right before or not.
+    """
+    stood = messages.where(sf.size("trail") >= SHORTEST)
+    stood = stood.withColumns({"stood_order": sf.col("trail_order"), "stood_trail": sf.col("trail")})
+    rows = restore(unrestored(stood), unrestored(messages))
+    is_as_it_stood = sf.col("trail_order").eqNullSafe(sf.col("stood_order")) & sf.col("trail").eqNullSafe(sf.col("stood_trail"))
+    return rows.where(~is_as_it_stood)
+
+
 def _read(seen: DataFrame) -> DataFrame:
     """Of those sightings whose trail can be out of order, what order it has, and what follows from it.
 

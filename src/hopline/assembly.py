@@ -405,7 +405,7 @@ def make_rendezvous(
     rendezvous = settings.rendezvous or RendezvousSettings()
     bound = [address for address in (*rendezvous.bind_addresses, rendezvous.partner_bind, rendezvous.synod) if address]
     named = [address for text in rendezvous.nodes for address in read_endpoint(text) if address]
-    _check_open([*bound, *rendezvous.members, *named], is_open=_is_open(settings))
+    _check_open([*bound, *rendezvous.members, *rendezvous.partners, *named], is_open=_is_open(settings))
     if any(map(_is_everywhere, bound)):
         # It is what nodes and the other rendezvous are told.
         raise TransportError("TRANSPORT_BAD_ADDRESS", "a rendezvous must be bound to addresses at which nodes reach it")

@@ -112,7 +112,7 @@ def _settings(
     rendezvous = structs.replace(rendezvous, bind=bind or rendezvous.bind, synod=own, members=members, formats=spoken)
     for address in filter(None, (*rendezvous.bind_addresses, rendezvous.partner_bind, own)):
         check_to_bind(address)
-    for address in members:
+    for address in (*members, *rendezvous.partners):
         check_to_connect(address)
     return structs.replace(
         settings,

@@ -2,11 +2,14 @@
 
     pull        what nodes send: routes, questions, goodbyes, pings
     publisher   the same, to all nodes; heart beats; who leads
-    partners    the same as that, for other clusters
+    partners    the same as that, for other clusters; and a subscription to what those publish for us
     synod       with several rendezvous: one publisher and one subscription for the lease, see `lease.py`
 
 Theory. Of several rendezvous one leads at a time, and only that one relays; the others tell who does. A node that hears the
 wrong one turns to the right one, and one that hears nothing to the next. Nothing is kept here: who comes asks all others.
+
+Of a partner cluster all rendezvous are heard at once: only the one that leads there repeats anything. What they say about
+routes, in domains that are allowed, is told to our nodes and to no further cluster, so that nothing goes in circles.
 
 What is relayed keeps its domain and signature; nodes check these. Only messages about routes are relayed, and a ping is
 answered with a pong: with anything else strangers could use us to shout. The relayed frame 0 names the socket it came from,
@@ -33,6 +36,7 @@ from hopline.node.ids import Ids
 from hopline.payload.service import (
     HeartBeat,
     Lease,
+    Ping,
     Pong,
     QuorumHeartBeat,
     RendezvousConfigurationChanged,
@@ -53,6 +57,7 @@ GAP_S: Final = 0.2
 GREET_S: Final = 0.05
 """Shortest time between two greetings: many may come at once."""
 
+PING: Final = Ping.identity
 _LEAST_S: Final = 0.01
 NS_PER_TICK: Final = 100
 
@@ -128,6 +133,9 @@ class Rendezvous:
             partner_bind = self.settings.partner_bind
             self._partners = self._channels.publish(partner_bind) if partner_bind else None
             partner = self._partners.address if self._partners is not None else None
+            self._heard = self._channels.subscribe(self._on_partner)
+            for address in self.settings.partners:
+                self._heard.connect(address)
             self.node = RendezvousNode(self._publisher.address, self._pull.address, partner)
             self._nodes = named_nodes(self.settings) or (self.node,)
             if len(self.settings.members) > 1:
@@ -218,13 +226,32 @@ class Rendezvous:
 
     def _relay(self, source: bytes, rest: list[bytes], decoded: Decoded, format: FormatName) -> None:
         message = decoded.message
-        if message.identity == b"KINO.PING":
+        if message.identity == PING:
             self.books.answered += 1
             self._pong(format)
             return
         self.books.relayed += 1
         self.books.by_identity[message.identity.decode(errors="replace")] += 1
         self._publish([source if format == "v6" else b"", *rest[1:]], message)
+
+    def _on_partner(self, frames: list[bytes]) -> None:
+        """Take what a partner cluster says: heart beats and the like are for its own nodes."""
+        self.books.received += 1
+        try:
+            message = decode(frames).message
+        except WireError:
+            self.books.refused += 1
+            return
+        self._see("wire_in", message, frames)
+        allowed = self.settings.partner_domains
+        if message.identity not in ROUTING_CONTROL or message.identity == PING:
+            return
+        if message.domain not in allowed and "*" not in allowed:
+            self.books.refused += 1
+        elif self.is_leader:
+            self.books.relayed += 1
+            self.books.by_identity[message.identity.decode(errors="replace")] += 1
+            self._publish(frames, message, is_ours=False)
 
     def _pong(self, format: FormatName) -> None:
         """Show that we are heard. All hear it, so one is enough for all who have asked meanwhile."""
@@ -273,8 +300,9 @@ class Rendezvous:
 
     # To nodes.
 
-    def _publish(self, frames: list[bytes], message: Message | None = None) -> None:
-        for publisher in filter(None, (self._publisher, self._partners)):
+    def _publish(self, frames: list[bytes], message: Message | None = None, *, is_ours: bool = True) -> None:
+        """Tell our nodes, and partners if it comes from us."""
+        for publisher in filter(None, (self._publisher, self._partners if is_ours else None)):
             publisher.publish(frames)
             self.books.relayed_bytes += sum(map(len, frames))
         self._see("wire_out", message, frames)

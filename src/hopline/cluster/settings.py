@@ -44,6 +44,9 @@ class RendezvousSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     Attributes:
         bind: where nodes send to: tcp://HOST:PORT, or tcp://HOST:PORT+PORT with the port where they listen.
         partner_bind: where partner clusters listen; nowhere if empty.
+        partners: where partner clusters are heard: the `partner_bind` of each of their rendezvous. What is said there about
+            routes is repeated to nodes here.
+        partner_domains: the domains in which partners may say something; "*" is any, also none.
         synod: the address at which this rendezvous speaks with the others; needed if there are any.
         members: the synod addresses of all rendezvous, this one included.
         nodes: all rendezvous as nodes are told of them, this one included if it stays; nodes that know one address learn
@@ -57,6 +60,8 @@ class RendezvousSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     bind: str = "tcp://127.0.0.1:8011"
     partner_bind: str = ""
+    partners: tuple[str, ...] = ()
+    partner_domains: tuple[str, ...] = ("*",)
     synod: str = ""
     members: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -72,8 +77,10 @@ class RendezvousSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
             raise InputError("INPUT_BAD_CONFIG", "the heart beat of a rendezvous must be above 0 seconds")
         if self.members and self.synod not in self.members:
             raise InputError("INPUT_BAD_CONFIG", "the synod address of a rendezvous must be one of the members")
-        if len(self.nodes) > MOST_ENDPOINTS or len(self.members) > MOST_ENDPOINTS:
-            raise InputError("INPUT_BAD_CONFIG", f"a cluster has {MOST_ENDPOINTS} rendezvous at most")
+        if max(map(len, (self.nodes, self.members, self.partners))) > MOST_ENDPOINTS:
+            raise InputError(
+                "INPUT_BAD_CONFIG", f"a cluster has {MOST_ENDPOINTS} rendezvous at most, and so have its partners"
+            )
         if not all(map(math.isfinite, (self.lease_s, self.clock_drift_s, self.response_s))):
             raise InputError("INPUT_BAD_CONFIG", "the times of a lease must be numbers of seconds")
         for text in (self.bind, *self.nodes):

@@ -88,8 +88,8 @@ def reread(messages: DataFrame) -> DataFrame:
     stood = messages.where(sf.size("trail") >= SHORTEST)
     stood = stood.withColumns({"stood_order": sf.col("trail_order"), "stood_trail": sf.col("trail")})
     rows = restore(unrestored(stood), unrestored(messages))
-    is_as_it_stood = sf.col("trail_order").eqNullSafe(sf.col("stood_order")) & sf.col("trail").eqNullSafe(sf.col("stood_trail"))
-    return rows.where(~is_as_it_stood)
+    has_same_order = sf.col("trail_order").eqNullSafe(sf.col("stood_order"))
+    return rows.where(~(has_same_order & sf.col("trail").eqNullSafe(sf.col("stood_trail"))))
 
 
 def _read(seen: DataFrame) -> DataFrame:

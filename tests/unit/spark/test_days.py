@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopline.spark.days import days_of, window_of
-from hopline.spark.shelves import Span
+from hopline.spark.parts import Span
 
 NS = 1_000_000_000
 MOMENTS = st.integers(-(2**62), 2**62)

@@ -64,3 +64,17 @@ def test_clearing_goes_as_far_as_it_can(disk):
     disk.clear("staging")
     disk.clear("staging")
     assert not disk.exists("staging")
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_a_file_can_have_a_second_name_also_where_it_must_be_copied(disk, monkeypatch, can_link):
+    def refuse(source, target):
+        raise OSError("no links here")
+
+    if not can_link:
+        monkeypatch.setattr("os.link", refuse)
+    disk.write("a/one", b"1")
+    disk.link("a/one", "b/c/two")
+    assert disk.read("b/c/two") == b"1"
+    disk.remove("a")
+    assert disk.read("b/c/two") == b"1"

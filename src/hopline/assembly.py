@@ -298,15 +298,19 @@ class Node(PlainNode):
         capture = capture or settings.capture
         self.capture = _capture_tap(capture, identity) if capture is not None else None
         """What records our messages, if anything does."""
+        self._rendezvous_capture: CaptureTap | None = None  # another node in the capture, beside us
         is_safe = (lambda _: True) if is_open or given else _is_here
         # Also to where other nodes say that they are.
         may_go = is_safe if may_connect is None else lambda address: is_safe(address) and may_connect(address)
         membership = None
         if endpoints:
             embeds = settings.cluster.embed if embed is None else embed
-            membership = _membership(
-                endpoints, where, settings, _embedded(endpoints[0], settings, is_open=is_open) if embeds else None, may_go
-            )
+            embedded = None
+            if embeds:
+                name = Ids().guid()
+                self._rendezvous_capture = make_recorder(capture, name) if capture is not None else None
+                embedded = _embedded(endpoints[0], settings, name, self._rendezvous_capture, is_open=is_open)
+            membership = _membership(endpoints, where, settings, embedded, may_go)
         super().__init__(
             actors=actors,
             transport=transport,
@@ -323,8 +327,8 @@ class Node(PlainNode):
 
     async def start(self) -> Self:
         """Start recording, then the node."""
-        if self.capture is not None:
-            self.capture.start()
+        for capture in self._captures:
+            capture.start()
         try:
             return await super().start()
         except BaseException:
@@ -347,10 +351,14 @@ class Node(PlainNode):
         """What recording did so far: seen, waiting, written, lost and so on; None if nothing is recorded."""
         return asdict(self.capture.statistics()) if self.capture is not None else None
 
+    @property
+    def _captures(self) -> list["CaptureTap"]:
+        return [capture for capture in (self.capture, self._rendezvous_capture) if capture is not None]
+
     async def _end_capture(self) -> None:
-        if self.capture is not None:
+        for capture in self._captures:
             # It waits for a thread that waits for a disk.
-            await asyncio.get_running_loop().run_in_executor(None, self.capture.close)
+            await asyncio.get_running_loop().run_in_executor(None, capture.close)
 
 
 def _channels(settings: Settings, on_refused: OnRefused | None = None) -> ZmqChannels:
@@ -379,13 +387,16 @@ def _membership(
     return membership
 
 
-def _embedded(endpoint: Endpoint, settings: Settings, *, is_open: bool) -> Embedded:
+def _embedded(
+    endpoint: Endpoint, settings: Settings, identity: bytes, recorder: "CaptureTap | None", *, is_open: bool
+) -> Embedded:
     settings = msgspec.structs.replace(
         settings,
         rendezvous=RendezvousSettings(bind=endpoint.text),
         node=msgspec.structs.replace(settings.node, plain_tcp=is_open),
     )
-    return Embedded(lambda: make_rendezvous(settings))
+    recorders = [recorder] if recorder is not None else []
+    return Embedded(lambda: make_rendezvous(settings, identity=identity, recorders=recorders))
 
 
 def make_rendezvous(

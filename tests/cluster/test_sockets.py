@@ -11,6 +11,8 @@ import zmq
 import zmq.asyncio
 
 from hopline.assembly import CLUSTER_BYTES, MemberSettings, Node, RendezvousSettings, Settings, make_rendezvous
+from hopline.capture import open_capture
+from hopline.capture.reading import Reading
 from hopline.cluster.lease import utc_ticks
 from hopline.cluster.messages import control_frames
 from hopline.errors import TransportError
@@ -156,13 +158,33 @@ def test_nodes_find_each_other_call_each_other_and_say_goodbye():
     run(test())
 
 
+def free_address():
+    with socket.socket() as free, socket.socket() as heard:
+        for one in (free, heard):
+            one.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}+{heard.getsockname()[1]}"
+
+
+def test_a_node_that_records_and_is_the_rendezvous_records_both(tmp_path):
+    async def test():
+        where = free_address()
+        async with member(where, Greeter(), name="a", embed=True, capture=tmp_path) as a, member(where, name="b") as b:
+            await eventually(lambda: len(a.routes()) == len(b.routes()) == 1)
+            assert (await b.ask(Hello("x"), Ehhlo)).node == "a"
+            name = a.membership.embedded.rendezvous.identity.decode()
+        segments = open_capture(str(tmp_path)).segments()
+        batches = [batch for segment in segments for _, batch in Reading(segment, ["node", "tap"])]
+        seen = {(row["node"], row["tap"]) for batch in batches for row in batch.to_pylist()}
+        assert {tap for node, tap in seen if node == name} == {"wire_in", "wire_out"}
+        assert {tap for node, tap in seen if node == "a"} >= {"scaleout_in", "scaleout_out"}
+        assert {node for node, _ in seen} == {"a", name}
+
+    run(test())
+
+
 def test_the_first_node_is_enough_on_one_machine():
     async def test():
-        with socket.socket() as free, socket.socket() as heard:
-            for one in (free, heard):
-                one.bind(("127.0.0.1", 0))
-            ports = free.getsockname()[1], heard.getsockname()[1]
-        where = f"tcp://127.0.0.1:{ports[0]}+{ports[1]}"
+        where = free_address()
         a = await member(where, Greeter(), name="a", embed=True).start()
         async with member(where, Greeter(), name="b", embed=True) as b, member(where, name="c") as c:
             await eventually(lambda: len(a.routes()) == len(b.routes()) == len(c.routes()) == 2)

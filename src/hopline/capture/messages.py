@@ -8,7 +8,7 @@ ASCII is looked at by itself, each distinct one once.
 The command line and Spark both read captures through this file. It knows neither, and no files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -166,11 +166,11 @@ class _Part:
             case "receiver":
                 return messages["receiver_identity"]
             case "receiver_key":
-                return _receiver_keys(messages["receiver_identity"])
+                return _by_value(_receiver_keys, messages["receiver_identity"])
             case "receiver_kind":
                 return _receiver_kinds(messages["receiver_identity"])
             case "callback_receiver_key":
-                return _receiver_keys(messages["callback_receiver_identity"])
+                return _by_value(_receiver_keys, messages["callback_receiver_identity"])
             case "addressing":
                 return _addressing(messages)
             case "callback_points":
@@ -201,36 +201,44 @@ class _Part:
 
     def _callback_points(self) -> pa.Array:
         lists = self._messages["callback_points"]
-        identity, version, _, partition = lists.flatten().flatten()
+        identity, version, _, partition = lists.values.flatten()
         kind = MESSAGES.field("callback_points").type
         points = pa.StructArray.from_arrays([keys_of(identity), version, keys_of(partition)], fields=list(kind.value_type))
-        return pa.ListArray.from_arrays(_bounds(pc.list_value_length(lists)), points, type=kind)
+        return pa.ListArray.from_arrays(lists.offsets, points, type=kind)
 
     @cached_property
     def _entries(self) -> tuple[pa.Array, pa.Array]:
         """URI and node key of all entries of all trails."""
-        uri, identity = self._messages["routing"].flatten().flatten()
+        uri, identity = self._messages["routing"].values.flatten()
         return uri, keys_of(identity)
+
+    @cached_property
+    def _inherited(self) -> NDArray[np.int64]:
+        """How many entries each message inherited: the first ones of its trail."""
+        return inherited_sizes(self._messages)
 
     def _trail(self) -> pa.Array:
         kind = MESSAGES.field("trail").type
         entries = pa.StructArray.from_arrays(self._entries, fields=list(kind.value_type))
-        return pa.ListArray.from_arrays(_bounds(pc.list_value_length(self._messages["routing"])), entries, type=kind)
+        return pa.ListArray.from_arrays(self._messages["routing"].offsets, entries, type=kind)
 
     def _origins(self) -> pa.Array:
         """The first entry that the message did not inherit: who sent it."""
-        sizes = np.asarray(pc.list_value_length(self._messages["routing"]))
-        inherited = inherited_sizes(self._messages)
-        place = np.cumsum(sizes) - sizes + inherited
-        return self._entries[1].take(pa.array(place, mask=inherited >= sizes))
+        bounds = np.asarray(self._messages["routing"].offsets)
+        place = bounds[:-1] + self._inherited
+        return self._entries[1].take(pa.array(place, mask=place >= bounds[1:]))
 
     def _parent_trails(self) -> pa.Array:
-        sizes = np.asarray(pc.list_value_length(self._messages["routing"]))
-        inherited = inherited_sizes(self._messages)
-        first = np.cumsum(sizes) - sizes
-        place = np.arange(sizes.sum()) - np.repeat(first, sizes)
-        keys = self._entries[1].filter(pa.array(place < np.repeat(inherited, sizes)))
-        return pa.ListArray.from_arrays(_bounds(inherited), keys)
+        bounds = np.asarray(self._messages["routing"].offsets)
+        inherited = self._inherited
+        place = np.repeat(bounds[:-1] - np.cumsum(inherited) + inherited, inherited) + np.arange(inherited.sum())
+        return pa.ListArray.from_arrays(_bounds(inherited), self._entries[1].take(pa.array(place)))
+
+
+def _by_value(make: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
+    """Make a column of another in which few values come again and again: each is looked at once."""
+    coded = values.dictionary_encode()
+    return make(coded.dictionary).take(coded.indices)
 
 
 def _event_ids(segment: str, first_row: int | pa.Array, rows: pa.Array) -> pa.Array:

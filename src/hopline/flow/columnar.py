@@ -5,7 +5,9 @@ rules themselves stand in the row modules; here is only the same arithmetic on w
 against each other. This file does no I/O, reads no clock, and knows neither captures nor Spark. It needs numpy and pyarrow.
 """
 
+from functools import reduce
 from hashlib import blake2b
+from itertools import pairwise
 from struct import pack
 from typing import Any, Final
 
@@ -48,25 +50,46 @@ def message_uids(messages: pa.RecordBatch) -> pa.Array:
     >>> message_uids(decode_batch(pa.array([encode(hello)])).messages).to_pylist() == [message_uid(hello)]
     True
     """
+    # A node sees most messages twice, as they come and as they go on: each is worked out once.
+    forms = stable_forms(messages).dictionary_encode()
+    return _digests(forms.dictionary).take(forms.indices)
+
+
+def stable_forms(messages: pa.RecordBatch) -> pa.Array:
+    """What stays equal of each message from sender to receiver, as `stable_form` gives it; looks at UID_COLUMNS.
+
+    >>> from hopline.flow.fingerprint import stable_form
+    >>> from hopline.wire import Message, encode
+    >>> from hopline.wire.columnar import decode_batch
+    >>> hello = Message(identity=b"HELLO", version=1, body=b"hi")
+    >>> stable_forms(decode_batch(pa.array([encode(hello)])).messages).to_pylist() == [stable_form(hello)]
+    True
+    """
     points, counts = _stable_points(messages["callback_points"])
     numbers = np.empty(len(messages), [("d", "u1"), ("trace", "<i8"), ("key", "<i8"), ("points", "<i4")])
-    is_broadcast = pc.equal(messages["distribution"], Distribution.BROADCAST.name.lower())
-    numbers["d"] = np.asarray(is_broadcast)
+    numbers["d"] = np.asarray(pc.equal(messages["distribution"], Distribution.BROADCAST.name.lower()))
     numbers["trace"] = np.asarray(messages["trace_options"])
     numbers["key"] = np.asarray(messages["callback_key"])
     numbers["points"] = counts
-    parts = [
-        _types(messages),
-        *_prefixed(messages["correlation_id"]),
-        *_prefixed(messages["receiver_identity"]),
-        *_prefixed(messages["callback_receiver_identity"]),
-        *_prefixed(messages["callback_receiver_node_identity"]),
-        _fixed(numbers),
-        points,
-        messages["body"],
-    ]
-    # Nothing in Arrow makes a digest, so this one step is taken message by message.
-    return pa.array([blake2b(form, digest_size=SIZE).digest() for form in _join(parts).to_pylist()], pa.binary())
+    ids = ("correlation_id", "receiver_identity", "callback_receiver_identity", "callback_receiver_node_identity")
+    prefixed = [part for name in ids for part in _prefixed(messages[name])]
+    return _join([_types(messages), *prefixed, _fixed(numbers), points, messages["body"]])
+
+
+def _digests(forms: pa.Array) -> pa.Array:
+    """The digests of forms that were just made, so that they start where their memory does.
+
+    Nothing in Arrow makes a digest, so this one step is taken one by one, over slices of that memory.
+    """
+    _, bounds, data = forms.buffers()
+    view = memoryview(data or b"")
+    new = blake2b(digest_size=SIZE)
+    digests = []
+    for start, end in pairwise(np.frombuffer(bounds or bytes(4), np.int32, len(forms) + 1).tolist()):
+        digest = new.copy()  # cheaper than another new one
+        digest.update(view[start:end])
+        digests.append(digest.digest())
+    return pa.array(digests, pa.binary())
 
 
 def are_answers(messages: pa.RecordBatch) -> pa.Array:
@@ -81,8 +104,13 @@ def are_answers(messages: pa.RecordBatch) -> pa.Array:
     [False, True]
     """
     lists = messages["callback_points"]
+    points = pa.RecordBatch.from_struct_array(lists.flatten())
     owners = pc.list_parent_indices(lists)
-    are_equal = pc.equal(_types(lists.flatten()), _types(messages).take(owners))
+    no_value = {"identity": b"", "version": -1, "version_bytes": b"", "partition": b""}
+    are_equal = reduce(
+        pc.and_,
+        (pc.equal(points[name].fill_null(no), messages[name].fill_null(no).take(owners)) for name, no in no_value.items()),
+    )
     found = np.zeros(len(messages), np.bool_)
     found[np.asarray(owners.filter(are_equal))] = True
     return pa.array(found)
@@ -113,18 +141,17 @@ def inherited_sizes(messages: pa.RecordBatch) -> NDArray[np.int64]:
 
 def _stable_points(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """The callback points of each message as its fingerprint holds them: sorted, without the receipt; and their number."""
-    types = _types(lists.flatten())
-    keep = np.asarray(pc.not_equal(types, _RECEIPT_TYPE))
+    types = _types(lists.flatten()).dictionary_encode()
+    # Few types are called back, so it is their few names that are sorted; of a point only the rank among them.
+    order = pc.sort_indices(types.dictionary)
+    names = types.dictionary.take(order)
+    ranks = np.argsort(np.asarray(order))[np.asarray(types.indices)]
+    keep = np.asarray(pc.not_equal(names, _RECEIPT_TYPE))[ranks]
     owners = np.asarray(pc.list_parent_indices(lists))[keep]
-    # Few types are called back, so it is their few names that are sorted, and not the points.
-    coded = types.filter(pa.array(keep)).dictionary_encode()
-    ranks = np.empty(len(coded.dictionary), np.int64)
-    ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(len(coded.dictionary))
-    order = np.lexsort((ranks[np.asarray(coded.indices)], owners))
-    points = coded.dictionary.take(coded.indices.take(pa.array(order)))
+    ranks = np.sort(owners * len(names) + ranks[keep]) % len(names)
     counts = np.bincount(owners, minlength=len(lists)).astype(np.int64)
     bounds = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
-    return pc.binary_join(pa.ListArray.from_arrays(bounds, points), b""), counts
+    return pc.binary_join(pa.ListArray.from_arrays(bounds, names.take(pa.array(ranks))), b""), counts
 
 
 def _types(of: pa.RecordBatch | pa.StructArray) -> pa.Array:

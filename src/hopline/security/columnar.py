@@ -23,13 +23,12 @@ from hopline.flow.columnar import (
     _fixed,  # the parts of the fingerprint, which `full` covers too
     _join,
     _prefixed,
-    _stable_points,
-    _types,
+    stable_forms,
 )
 from hopline.security.domains import Domain
 from hopline.security.keyring import Keyring, Verdict
 from hopline.security.mac import ALGORITHM_BY_SIZE, Algorithm, Mac, Scheme
-from hopline.wire import Distribution, decode
+from hopline.wire import decode
 from hopline.wire.v4 import VARIANTS as V4_VARIANTS
 
 VERDICT_COLUMNS: Final = (
@@ -172,7 +171,7 @@ def _full_work(messages: pa.RecordBatch) -> _Work:
             pc.binary_slice(signature, 0, _FULL_HEAD),
             *_prefixed(messages["domain"].cast(pa.binary())),
             *_prefixed(messages["receiver_node_identity"]),
-            _stable_forms(messages),
+            stable_forms(messages),
         ]
     )
     return _Work(rows, "sha256", data, pc.binary_slice(signature, _FULL_HEAD, _FULL_SIZE))
@@ -192,16 +191,3 @@ def _written_versions(messages: pa.RecordBatch) -> pa.Array:
     texts = pc.binary_join_element_wise(versions.cast(pa.string()), ".0", "").cast(pa.binary())
     texts = pc.if_else(messages["version"].is_valid(), texts, messages["version_bytes"])
     return pc.if_else(is_text, texts, numbers)
-
-
-def _stable_forms(messages: pa.RecordBatch) -> pa.Array:
-    """The stable form of each message, as `hopline.flow.fingerprint` gives it."""
-    points, counts = _stable_points(messages["callback_points"])
-    numbers = np.empty(len(messages), [("d", "u1"), ("trace", "<i8"), ("key", "<i8"), ("points", "<i4")])
-    numbers["d"] = np.asarray(pc.equal(messages["distribution"], Distribution.BROADCAST.name.lower()))
-    numbers["trace"] = np.asarray(messages["trace_options"])
-    numbers["key"] = np.asarray(messages["callback_key"])
-    numbers["points"] = counts
-    ids = ("correlation_id", "receiver_identity", "callback_receiver_identity", "callback_receiver_node_identity")
-    prefixed = [part for name in ids for part in _prefixed(messages[name])]
-    return _join([_types(messages), *prefixed, _fixed(numbers), points, messages["body"]])

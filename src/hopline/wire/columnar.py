@@ -88,7 +88,8 @@ REJECT_SCHEMA: Final = pa.schema(
 """A row per frame list that is no message: where it stood in the input, and what the row codec's DecodeError says."""
 
 _BLOCK: Final = 8192
-"""Rows that are worked on at once: few enough for the cache, many enough to forget the cost of a call. Measured."""
+"""Rows that are worked on at once: many enough to forget the cost of a call, and few enough for the cache and for columns of
+positions below the size from which the C library asks the system for new memory each time. Measured."""
 
 _LONG_RUN: Final = 64
 """Rows that come from one part without a break, on average, from which copying slices beats copying row by row. Measured."""
@@ -187,7 +188,8 @@ def _decode_block(
             rejects.append({"row": place, "code": error.code, "reason": str(error), "tried": tried})
         else:
             rows.append(place)
-    parts.append(_Part(np.array(rows, np.int64), _one_batch(pa.Table.from_pylist(decoded, wanted))))
+    if rows:
+        parts.append(_Part(np.array(rows, np.int64), _one_batch(pa.Table.from_pylist(decoded, wanted))))
 
 
 def _plain(decoded: Decoded) -> dict[str, Any]:

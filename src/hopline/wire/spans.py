@@ -2,7 +2,8 @@
 
 An Arrow list<binary> is one buffer with the bytes of all frames, the bounds of the frames in it, and the bounds of the lists
 in those. So a field is a span, two positions in that buffer, and to decode is to find spans: read the same number of every
-message with one NumPy gather, add it to all positions, go on to the next field.
+message with one NumPy gather, add it to all positions, go on to the next field. Numbers that follow each other are read as
+one record: a gather of sixteen bytes takes no longer than one of two.
 
     Source     the buffer and the bounds, as NumPy views of the Arrow memory
     Found      where the fields of some messages lie: what `find_v6` and `find_v5` give
@@ -90,14 +91,15 @@ class Source:
         if self._frames.null_count:
             nulls = np.concatenate(([0], np.cumsum(np.asarray(self._frames.is_null()))))
             self.whole = self.whole & (nulls[self.first] == nulls[self.last])
-        # So that there is one number to read, even if all frames together are shorter.
-        readable = np.frombuffer(self.buffer if self.buffer.size >= 8 else bytes(8), np.uint8)
-        self._views = {kind: _at_every_byte(readable, kind) for kind in (_U16, _U32, _I64)}
+        # So that there is one record to read, even if all frames together are shorter.
+        self._readable = self.buffer if self.buffer.size >= _LONGEST else bytes(_LONGEST)
 
-    def numbers(self, kind: str, at: Positions) -> Positions:
-        """Read a number at each position; one that would reach beyond the buffer is nonsense."""
-        view = self._views[kind]
-        return view[np.minimum(at, view.size - 1)].astype(np.int64, copy=False)
+    def read(self, kind: np.dtype[Any], at: Positions) -> NDArray[Any]:
+        """Read a number or a record at each position; one that would reach beyond the buffer is nonsense."""
+        last = len(self._readable) - kind.itemsize
+        # One at every byte, aligned or not; and as plain bytes, for NumPy would copy each number of a record by itself.
+        every = np.ndarray((last + 1,), f"V{kind.itemsize}", self._readable, strides=(1,))
+        return every[np.minimum(at, last)].view(kind)
 
     def span(self, frame: Positions, count: Positions | int = 1) -> Span:
         """Where a frame lies, or several that follow each other: nothing lies between them."""
@@ -114,11 +116,6 @@ class Source:
         return [view[start:end].tobytes() for start, end in pairwise(self.bounds[first : last + 1].tolist())]
 
 
-def _at_every_byte(data: NDArray[np.uint8], kind: str) -> NDArray[np.int64]:
-    """View a buffer as the numbers that start at each of its bytes, aligned or not."""
-    return np.ndarray((data.size - np.dtype(kind).itemsize + 1,), kind, data, strides=(1,))
-
-
 class DropOut(Exception):  # noqa: N818 - no error: these messages are for the row codec
     """Some messages are not of the ordinary layout; `good` marks the others."""
 
@@ -133,37 +130,48 @@ def demand(good: Mask) -> None:
         raise DropOut(good)
 
 
-def _lanes(word: NDArray[Any]) -> tuple[Positions, Positions, Positions, Positions]:
-    return word & 0xFFFF, word >> 16 & 0xFFFF, word >> 32 & 0xFFFF, word >> 48 & 0xFFFF
-
-
 _U16, _U32, _I64, _BYTES = "<u2", "<u4", "<i8", "bytes"
-"""How a field is written: as a number, or as a length and so many bytes."""
+"""How a field is written: as a number, or as a size and so many bytes."""
 
-_Layout = tuple[tuple[str, str], ...]
+_SIZE: Final = np.dtype(_U32)
+
+
+class _Step(NamedTuple):
+    """What is read at once: numbers, of which the last is the size of the bytes that follow, if they are a `field`."""
+
+    record: np.dtype[np.void]
+    field: str
+
+
+def _step(**kinds: str) -> _Step:
+    *_, (last, kind) = kinds.items()
+    record = np.dtype([(name, _SIZE if of == _BYTES else of) for name, of in kinds.items()])
+    return _Step(record, last if kind == _BYTES else "")
+
+
+_Layout = tuple[_Step, ...]
 
 _V6_HEAD: Final[_Layout] = (
-    ("wire_version", _U16),
-    ("partition", _BYTES),
-    ("version", _U16),
-    ("identity", _BYTES),
-    ("receiver_identity", _BYTES),
-    ("receiver_node_identity", _BYTES),
-    ("trace_word", _I64),
-    ("callback_receiver_node_identity", _BYTES),
-    ("callback_key", _I64),
-    ("domain", _BYTES),
-    ("signature", _BYTES),
-    ("routing_word", _I64),
+    _step(wire_version=_U16, partition=_BYTES),
+    _step(version=_U16, identity=_BYTES),
+    _step(receiver_identity=_BYTES),
+    _step(receiver_node_identity=_BYTES),
+    _step(trace_options=_U16, distribution=_U16, trace_rest=_U32, callback_receiver_node_identity=_BYTES),
+    _step(callback_key=_I64, domain=_BYTES),
+    _step(signature=_BYTES),
+    _step(routing_count=_U16, hops=_U16, routing_rest=_U32),
 )
-_V6_ROUTING: Final[_Layout] = (("uri", _BYTES), ("identity", _BYTES))
-_V6_CALLBACK: Final[_Layout] = (("partition", _BYTES), ("version", _U16), ("identity", _BYTES))
+_V6_ROUTING: Final[_Layout] = (_step(size=_U32, uri=_BYTES), _step(identity=_BYTES))
+_V6_MIDDLE: Final[_Layout] = (_step(callback_count=_U16),)
+_V6_CALLBACK: Final[_Layout] = (_step(size=_U32, partition=_BYTES), _step(version=_U16, identity=_BYTES))
 _V6_TAIL: Final[_Layout] = (
-    ("callback_receiver_identity", _BYTES),
-    ("correlation_id", _BYTES),
-    ("ttl_ticks", _I64),
-    ("body_word", _I64),
+    _step(callback_receiver_identity=_BYTES),
+    _step(correlation_id=_BYTES),
+    _step(ttl_ticks=_I64, body_offset=_U16, body_count=_U16, body_rest=_U32),
 )
+_LONGEST: Final = 16
+"""Bytes of the longest record."""
+
 _FAR: Final = 1 << 62
 """A position that no frame reaches."""
 
@@ -178,47 +186,42 @@ class _Cursor:
         self.spans: dict[str, Span] = {}
         self.has_rest: Mask = np.zeros(pos.size, np.bool_)
 
-    def number(self, kind: str) -> Positions:
-        """Read a number."""
-        value = self._source.numbers(kind, self.pos)
-        self.pos = self.pos + np.dtype(kind).itemsize
-        return value
-
     def walk(self, layout: _Layout) -> None:
         """Walk over the fields of a layout."""
-        for name, kind in layout:
-            if kind == _BYTES:
-                size = self.number(_U32)
-                self.spans[name] = Span(self.pos, self.pos + size)
-                self.pos = self.spans[name].end
-            else:
-                self.numbers[name] = self.number(kind)
+        for record, field in layout:
+            found = self._source.read(record, self.pos)
+            self.pos = self.pos + record.itemsize
+            self.numbers |= _numbers(found)
+            if field:
+                self.spans[field] = Span(self.pos, self.pos + self.numbers.pop(field))
+                self.pos = self.spans[field].end
 
     def walk_entries(self, layout: _Layout, counts: Positions) -> Entries:
-        """Walk over the first entry of all messages, then over the second of those that have one, and so on."""
-        total = int(counts.sum())
+        """Find the first entry of all messages, then the second of those that have one, and so on; then walk over all."""
         first = np.cumsum(counts) - counts
-        versions = np.empty(total, np.int64)
-        spans = {name: Span(versions.copy(), versions.copy()) for name, kind in layout if kind == _BYTES}
-        self.pos = self.pos.copy()
+        start = np.empty(int(counts.sum()), np.int64)
+        pos = self.pos.copy()
         rows, step = np.flatnonzero(counts), 0
         while rows.size:
-            entry = _Cursor(self._source, self.pos[rows])
-            size = entry.number(_U32)
-            end = entry.pos + size
-            entry.walk(layout)
-            place = first[rows] + step
-            for name, span in entry.spans.items():
-                spans[name].start[place] = span.start
-                spans[name].end[place] = span.end
-            if "version" in entry.numbers:
-                versions[place] = entry.numbers["version"]
-            # An entry may hold more than its fields, but not less.
-            self.has_rest[rows] |= entry.pos != end
-            self.pos[rows] = np.where(entry.pos <= end, end, _FAR)
+            at = pos[rows]
+            start[first[rows] + step] = at
+            pos[rows] = at + _SIZE.itemsize + self._source.read(_SIZE, at)
             step += 1
             rows = rows[counts[rows] > step]
-        return Entries(counts, spans, versions)
+        entries = _Cursor(self._source, start)
+        entries.walk(layout)
+        end = start + _SIZE.itemsize + entries.numbers["size"]
+        # An entry may hold more than its fields, but not less.
+        owner = np.repeat(np.arange(counts.size), counts)
+        self.has_rest[owner[entries.pos != end]] = True
+        pos[owner[entries.pos > end]] = _FAR
+        self.pos = pos
+        return Entries(counts, entries.spans, entries.numbers.get("version", start))
+
+
+def _numbers(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+    """The columns of records, wide enough to reckon with."""
+    return {name: records[name].astype(np.int64) for name in records.dtype.names or ()}
 
 
 def v6_candidates(source: Source) -> Positions:
@@ -226,7 +229,7 @@ def v6_candidates(source: Source) -> Positions:
     n = source.last - source.first
     rows = np.flatnonzero(source.whole & (n > ENVELOPE) & (n < v3.FEWEST))
     start, end = source.span(source.last[rows] - 1)
-    number = source.numbers(_U16, start)
+    number = source.read(np.dtype(_U16), start)
     is_meta: Mask = (end - start >= v6.SHORTEST) & ((number == 6) | (number == 4))
     return rows[is_meta]
 
@@ -238,15 +241,13 @@ def find_v6(source: Source, rows: Positions) -> Found:
     cursor = _Cursor(source, start)
     numbers, spans = cursor.numbers, cursor.spans
     cursor.walk(_V6_HEAD)
-    routing_count, numbers["hops"], *_ = _lanes(numbers["routing_word"])
-    demand(routing_count <= _MOST_ENTRIES)
-    routing = cursor.walk_entries(_V6_ROUTING, routing_count)
-    callback_count = cursor.number(_U16)
-    demand(callback_count <= _MOST_ENTRIES)
-    callbacks = cursor.walk_entries(_V6_CALLBACK, callback_count)
+    demand(numbers["routing_count"] <= _MOST_ENTRIES)
+    routing = cursor.walk_entries(_V6_ROUTING, numbers["routing_count"])
+    cursor.walk(_V6_MIDDLE)
+    demand(numbers["callback_count"] <= _MOST_ENTRIES)
+    callbacks = cursor.walk_entries(_V6_CALLBACK, numbers["callback_count"])
     cursor.walk(_V6_TAIL)
-    numbers["trace_options"], numbers["distribution"], *_ = _lanes(numbers["trace_word"])
-    body_offset, body_count, *_ = _lanes(numbers["body_word"])
+    body_offset, body_count = numbers["body_offset"], numbers["body_count"]
     body = last - body_offset
     demand(
         (cursor.pos <= end)
@@ -260,7 +261,7 @@ def find_v6(source: Source, rows: Positions) -> Found:
     delimiter = source.span(first + 1)
     usual = (numbers["wire_version"] == 6) & (last - first == v6.FEWEST) & (body_offset == 2) & (body_count == 1)
     usual &= (delimiter.start == delimiter.end) & (cursor.pos == end) & ~cursor.has_rest
-    usual &= (numbers["trace_word"] | numbers["routing_word"] | numbers["body_word"]) >> 32 == 0
+    usual &= (numbers["trace_rest"] | numbers["routing_rest"] | numbers["body_rest"]) == 0
     numbers["has_extra"] = ~usual
     return Found(rows, v6.NAME, numbers, spans, routing, callbacks)
 
@@ -277,15 +278,15 @@ _V5_SPANS: Final = {
     "correlation_id": 4,
 }
 _V5_NUMBERS: Final = {
-    "callback_key": (16, _I64),
-    "routing_word": (13, _I64),
-    "callback_word": (12, _I64),
-    "version": (7, _U16),
-    "trace_word": (5, _I64),
-    "ttl_ticks": (3, _I64),
-    "body_word": (2, _I64),
+    16: _step(callback_key=_I64),
+    13: _step(routing_offset=_U16, routing_count=_U16, routing_divisor=_U16, hops=_U16),
+    12: _step(callback_offset=_U16, callback_count=_U16, callback_divisor=_U16, callback_rest=_U16),
+    7: _step(version=_U16),
+    5: _step(trace_options=_U16, distribution=_U16, trace_rest=_U32),
+    3: _step(ttl_ticks=_I64),
+    2: _step(body_offset=_U16, body_count=_U16, body_rest=_U32),
 }
-"""Which frame from the end; a number must fill its frame."""
+"""Which frame from the end; numbers must fill their frame."""
 
 
 def v5_candidates(source: Source) -> Positions:
@@ -293,7 +294,7 @@ def v5_candidates(source: Source) -> Positions:
     rows = np.flatnonzero(source.whole & (source.last - source.first >= v5.FEWEST))
     start, end = source.span(source.last[rows] - 1)
     size = end - start
-    four, two = (source.numbers(kind, start) == 5 for kind in (_U32, _U16))
+    four, two = (source.read(np.dtype(kind), start) == 5 for kind in (_U32, _U16))
     is_stamp: Mask = ((size == 4) & four) | ((size == 2) & two)
     return rows[is_stamp]
 
@@ -304,15 +305,16 @@ def find_v5(source: Source, rows: Positions) -> Found:
     # edges[k] is where the k-th frame from the end starts, and edges[k - 1] where it ends.
     edges = [source.bounds[last - k] for k in range(v5.TRAILER + 1)]
     good = np.ones(rows.size, np.bool_)
-    for k, kind in _V5_NUMBERS.values():
-        good &= edges[k - 1] - edges[k] == np.dtype(kind).itemsize
+    for k, (record, _) in _V5_NUMBERS.items():
+        good &= edges[k - 1] - edges[k] == record.itemsize
     demand(good)
-    numbers: dict[str, NDArray[Any]] = {name: source.numbers(kind, edges[k]) for name, (k, kind) in _V5_NUMBERS.items()}
+    numbers: dict[str, NDArray[Any]] = {}
+    for k, (record, _) in _V5_NUMBERS.items():
+        numbers |= _numbers(source.read(record, edges[k]))
     spans = {name: Span(edges[k], edges[k - 1]) for name, k in _V5_SPANS.items()}
-    routing_offset, routing_count, routing_divisor, numbers["hops"] = _lanes(numbers["routing_word"])
-    callback_offset, callback_count, callback_divisor, callback_reserved = _lanes(numbers["callback_word"])
-    body_offset, body_count, *_ = _lanes(numbers["body_word"])
-    numbers["trace_options"], numbers["distribution"], *_ = _lanes(numbers["trace_word"])
+    routing_offset, routing_count, routing_divisor = (numbers[f"routing_{of}"] for of in ("offset", "count", "divisor"))
+    callback_offset, callback_count, callback_divisor = (numbers[f"callback_{of}"] for of in ("offset", "count", "divisor"))
+    body_offset, body_count = numbers["body_offset"], numbers["body_count"]
     # The ordinary layout: the parts follow each other without a gap, and entries are no larger than they must be.
     callbacks_at = v5.TRAILER + CALLBACK_FRAMES * callback_count
     routing_at = callbacks_at + ROUTING_FRAMES * routing_count
@@ -330,7 +332,7 @@ def find_v5(source: Source, rows: Positions) -> Found:
     good[owner[identity - version != 2]] = False
     demand(good)
     points = {"partition": Span(start, version), "identity": Span(identity, end)}
-    callbacks = Entries(callback_count, points, source.numbers(_U16, version))
+    callbacks = Entries(callback_count, points, source.read(np.dtype(_U16), version))
     spans["socket_identity"] = source.span(first)
     spans["body"] = source.span(last - body_offset, body_count)
     numbers["wire_version"] = np.full(rows.size, 5)
@@ -339,7 +341,7 @@ def find_v5(source: Source, rows: Positions) -> Found:
     usual = (last - body_offset == first + ENVELOPE) & (body_count == 1) & (delimiter.start == delimiter.end)
     usual &= ~no_routing | ((routing_offset == 0) & (routing_divisor == ROUTING_FRAMES))
     usual &= ~no_callbacks | ((callback_offset == 0) & (callback_divisor == CALLBACK_FRAMES))
-    usual &= ((numbers["trace_word"] | numbers["body_word"]) >> 32 | callback_reserved) == 0
+    usual &= (numbers["trace_rest"] | numbers["body_rest"] | numbers["callback_rest"]) == 0
     numbers["has_extra"] = ~usual
     return Found(rows, v5.NAME, numbers, spans, routing, callbacks)
 

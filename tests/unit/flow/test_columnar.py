@@ -13,7 +13,9 @@ from hopline.flow.columnar import (
     are_flows,
     inherited_sizes,
     message_uids,
+    stable_forms,
 )
+from hopline.flow.fingerprint import stable_form
 from hopline.identity import EXCEPTION, RECEIPT
 from hopline.wire import Distribution, Message, MessageType, RoutingEntry, decode, encode
 from hopline.wire.columnar import decode_batch
@@ -75,6 +77,17 @@ def columns(names: tuple[str, ...], frames: list[list[bytes]] = FRAMES) -> pa.Re
 def test_fingerprints(start: int) -> None:
     batch = columns(UID_COLUMNS).slice(start)
     assert message_uids(batch).to_pylist() == [message_uid(message) for message in ROWS[start:]]
+
+
+def test_messages_that_are_seen_again_have_the_same_fingerprint() -> None:
+    expected = [message_uid(message) for message in ROWS]
+    assert message_uids(columns(UID_COLUMNS, FRAMES + FRAMES[::-1])).to_pylist() == expected + expected[::-1]
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_stable_forms(start: int) -> None:
+    batch = columns(UID_COLUMNS).slice(start)
+    assert stable_forms(batch).to_pylist() == [stable_form(message) for message in ROWS[start:]]
 
 
 def test_what_changes_on_the_way_changes_no_fingerprint() -> None:

@@ -45,6 +45,28 @@ def test_one_correlation_id_for_everything_is_one_flow(spark):
     assert 0 < row.completeness < 1
 
 
+def test_nodes_are_counted_however_many_there_are(spark):
+    world = made(spark)
+    many = world.messages.withColumn("node_key", sf.concat(sf.lit("node "), sf.pmod(sf.crc32("event_id"), sf.lit(200))))
+    halves = many.withColumn("correlation_key", sf.concat(sf.lit("half "), sf.pmod(sf.crc32("message_uid"), sf.lit(2))))
+    found = flows.flows(halves, world.answers, world.moves)
+    true = halves.groupBy("correlation_key").agg(sf.count_distinct("node_key").alias("nodes")).collect()
+    assert min(row.nodes for row in true) > 100
+    assert {(row.correlation_key, row.nodes) for row in found.collect()} == {tuple(row) for row in true}
+
+
+def test_a_trail_is_as_deep_as_it_has_entries_but_for_repeated_ones(spark):
+    world = made(spark)
+    one = world.messages.where("size(trail) > 0").limit(1)
+    trails = {"": 0, "A": 1, "AB": 2, "AA": 1, "ABA": 3, "AAB": 2, "ABBA": 3, "AAAA": 1, "ABCDE": 5, "AABBCCA": 4}
+    nodes = spark.createDataFrame([(way, list(way)) for way in trails], "correlation_key string, nodes array<string>")
+    trail = sf.transform("nodes", lambda node: sf.struct(sf.lit("tcp://x:1").alias("uri"), node.alias("node_key")))
+    rows = one.drop("correlation_key", "trail").crossJoin(nodes).withColumn("trail", trail)
+    rows = rows.withColumn("correlation_key", sf.concat(sf.lit("of "), "correlation_key"))
+    found = flows.flows(rows, world.answers, world.moves).collect()
+    assert {row.correlation_key: row.depth for row in found} == {f"of {way}": depth for way, depth in trails.items()}
+
+
 def test_what_starts_no_flow_is_none(spark):
     world = made(spark)
     none = world.messages.where("correlation_key = '' or correlation_key like '00000000-%'")

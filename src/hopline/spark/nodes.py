@@ -40,11 +40,15 @@ def captured(messages: DataFrame) -> DataFrame:
 
 def names(messages: DataFrame) -> DataFrame:
     """A row for each identity that is known: identity_key, and the node_key under which it was captured."""
-    is_live = ~sf.col("tap").startswith("wire")
-    has_sent = sf.col("tap").isin(*AWAY) & (sf.col("hops") > 0) & (sf.size("trail") > 0)
-    sender = sf.try_element_at(sf.col("trail.node_key"), sf.lit(-1))
-    identity = sf.when(is_live, sf.col("node_key")).otherwise(sender).alias("identity_key")
-    return messages.where(is_live | has_sent).groupBy(identity).agg(sf.min("node_key").alias("node_key"))
+    tap, trail = sf.col("tap"), sf.col("trail")
+    live = messages.where(~tap.startswith("wire")).select(sf.col("node_key").alias("identity_key"), "node_key")
+    # Apart, so that no trail is read where nothing was imported.
+    has_sent = (tap == "wire_out") & (sf.col("hops") > 0) & (sf.size(trail) > 0)
+    sender = sf.try_element_at(trail, sf.lit(-1))["node_key"]
+    imported = messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
+    # And distinct first: the least of texts is found by sorting.
+    pairs = live.distinct().unionByName(imported.distinct())
+    return pairs.groupBy("identity_key").agg(sf.min("node_key").alias("node_key"))
 
 
 def covers(moment_ns: Column, first_ns: str = "first_ns", last_ns: str = "last_ns") -> Column:

@@ -25,7 +25,7 @@ from hopline.capture.tables import MESSAGES as CAPTURED
 from hopline.security import Domain
 from hopline.spark import shelves
 from hopline.spark.crew import together
-from hopline.spark.days import BY_DAY, Day, Keep, days_of, window_of
+from hopline.spark.days import BY_DAY, Day, days_of, window_of
 from hopline.spark.facts import (
     ANNOUNCEMENTS,
     CLOCKS,
@@ -38,6 +38,7 @@ from hopline.spark.facts import (
     joined,
     with_bodies,
 )
+from hopline.spark.keeping import Keep
 from hopline.spark.news import News
 from hopline.spark.parts import KEPT, Span
 from hopline.spark.routes import routes

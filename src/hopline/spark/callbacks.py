@@ -30,6 +30,7 @@ from hopline.errors import PayloadError
 from hopline.identity import EXCEPTION
 from hopline.payload.service import ExceptionMessage
 from hopline.spark.hops import NS_PER_MS, timestamp_of
+from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.nodes import captured
 from hopline.spark.tables import CALLBACKS, conform
 from hopline.spark.trails import inherited_size
@@ -45,7 +46,7 @@ def callbacks(answers: DataFrame) -> DataFrame:
     return conform(answers, CALLBACKS)
 
 
-def find_answers(messages: DataFrame, errors: DataFrame | None = None) -> DataFrame:
+def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Keep = as_it_is) -> DataFrame:
     """Requests with their answers: the columns of `callbacks`, and what other tables need to know of them.
 
     Beside the columns of the table these are requested_ns, and response_size: bytes of the answer's body.
@@ -53,9 +54,10 @@ def find_answers(messages: DataFrame, errors: DataFrame | None = None) -> DataFr
     Args:
         messages: the table.
         errors: what failures say, of `read_errors`; without it error_type and error_message are null.
+        keep: keeps what is looked at more than once, here the requests: by answers, and for themselves.
     """
     rows = _asked(messages)
-    requests = _requests(rows)
+    requests = keep("requests", _requests(rows))
     came = _came(rows, requests)
     order = Window.partitionBy(*_ASK).orderBy("resolved_ns", "response_uid", "response_occurrence")
     everything = Window.partitionBy(*_ASK)

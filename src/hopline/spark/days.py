@@ -27,6 +27,7 @@ from hopline.spark.edges import edges
 from hopline.spark.expiries import expiries, find_fates
 from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves, hops, skews
+from hopline.spark.keeping import Keep
 from hopline.spark.parts import Span
 from hopline.spark.signatures import signatures
 from hopline.spark.tables import CALLBACKS, EDGES, EXPIRIES, FLOWS, HOPS, SIGNATURES
@@ -58,10 +59,6 @@ def days_of(span: Span, reach_s: int) -> Iterator[str]:
     first, last = (ns // (86_400 * _NS_PER_S) for ns in (span.first - reach_ns, span.last + reach_ns))
     for number in range(first, last + 1):
         yield (_EPOCH.date() + timedelta(days=number)).isoformat()
-
-
-Keep = Callable[[str, DataFrame], DataFrame]
-"""Writes rows under a name, and gives back what was written."""
 
 
 class Day:
@@ -107,11 +104,11 @@ class Day:
 
     @property
     def _moves(self) -> DataFrame:
-        return self._once("moves", lambda: find_moves(self._messages))
+        return self._once("moves", lambda: find_moves(self._messages, self._keep))
 
     @property
     def _answers(self) -> DataFrame:
-        return self._once("answers", lambda: find_answers(self._messages, self._errors))
+        return self._once("answers", lambda: find_answers(self._messages, self._errors, self._keep))
 
     @property
     def _fates(self) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.moves import pair
 from hopline.spark.nodes import captured, covers, names
 from hopline.spark.tables import HOPS, conform
@@ -27,7 +28,7 @@ def hops(moves: DataFrame) -> DataFrame:
     return conform(moves, HOPS)
 
 
-def find_moves(messages: DataFrame) -> DataFrame:
+def find_moves(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
     """All moves of messages: the columns of `hops`, and what other tables need to know of a move.
 
     Beside the columns of the table these are
@@ -36,8 +37,12 @@ def find_moves(messages: DataFrame) -> DataFrame:
         ttl_ms, body_size      what the message said at this move
         ends_seen              ends of the move, 1 or 2, at which it was seen,
         ends_expected          and at which it should have been, as its node was captured
+
+    Args:
+        messages: the table.
+        keep: keeps what is looked at more than once, here all moves: for the clocks, and then with what these tell.
     """
-    moves = _with_skew(_timed(pair(messages, names(messages))))
+    moves = _with_skew(keep("pairs", _timed(pair(messages, names(messages)))))
     nodes = captured(messages)
     ends = {
         "to": nodes.select(*(sf.col(name).alias(f"_to_{name}") for name in nodes.columns)),

@@ -27,7 +27,7 @@ from pyspark.sql.window import Window
 
 from hopline.capture.messages import keys_of
 from hopline.security import Domain
-from hopline.security.columnar import VERDICT_COLUMNS, Judge, schemes
+from hopline.security.columnar import Judge, schemes
 from hopline.spark.hops import timestamp_of
 from hopline.spark.nodes import CAME
 from hopline.spark.tables import SIGNATURES, conform
@@ -151,20 +151,22 @@ def judge_batches(batches: Iterable[pa.RecordBatch], domains: tuple[Domain, ...]
 
 
 def _judged(records: pa.RecordBatch, bench: Judge | None, domains: tuple[Domain, ...]) -> pa.RecordBatch:
-    messages = decode_batch(records, columns=list(VERDICT_COLUMNS)).messages
-    rows = messages["row"]
+    looked_at = {"correlation_id", *(("row", "domain", "signature") if bench is None else bench.columns)}
+    messages = decode_batch(records, columns=sorted(looked_at)).messages
     status = _statuses(messages, records, bench)
+    if len(messages) < len(records):  # some are no messages
+        records = records.take(messages["row"])
     scheme = schemes(messages, domains)
-    seen_ns, tap = records["seen_ns"].take(rows), records["tap"].take(rows)
+    seen_ns, tap = records["seen_ns"], records["tap"]
     may_repeat = pc.and_(pc.equal(status, "valid"), pc.and_(pc.equal(scheme, "full"), pc.is_in(tap, pa.array(CAME))))
     stands_alone = pc.equal(status, "invalid")
     hours = np.asarray(seen_ns) // _NS_PER_HOUR * _NS_PER_HOUR
-    event_ids = records["event_id"].take(rows)
-    flows = keys_of(messages["correlation_id"])
+    event_ids = records["event_id"]
+    flows = keys_of(pc.if_else(stands_alone, messages["correlation_id"], b""))
     table = pa.table(
         {
             "hour_ns": pa.array(hours),
-            "node_key": records["node"].take(rows),
+            "node_key": records["node"],
             "domain": messages["domain"],
             "status": status,
             "scheme": scheme,
@@ -175,7 +177,9 @@ def _judged(records: pa.RecordBatch, bench: Judge | None, domains: tuple[Domain,
             "seen_ns": seen_ns,
             "event_id": event_ids,
         }
-    ).sort_by([("seen_ns", "ascending"), ("event_id", "ascending")])
+    )
+    if not (np.diff(np.asarray(seen_ns)) > 0).all():
+        table = table.sort_by([("seen_ns", "ascending"), ("event_id", "ascending")])
     grouped = table.group_by([*_GROUP, "alone"], use_threads=False).aggregate(
         [("event_id", "count"), ("seen_ns", "first"), ("event_id", "first"), ("seen_ns", "last"), ("event_id", "last")]
     )

@@ -96,7 +96,7 @@ class Window:
         within: Span,
         *,
         bodies: bool,
-        small: int = FULL // 2,
+        small: int = FULL // 8,
     ) -> None:
         self._spark = spark
         self._disk = disk
@@ -124,8 +124,8 @@ class Window:
 
     def _work(self, passing: str) -> list[DataFrame]:
         """What is to be bound anew, and what is to be changed in it."""
-        rows = self._rows()
-        keys = find_repeated(rows)
+        rows = self._rows("_metadata.file_name", "_metadata.row_index")
+        keys = find_repeated(self._rows())
         path = str(self._disk.path_of(passing))
         # To files, because it matters how many there are: few are sent to every task, and without any that is all.
         keys.write.option("compression", PASSING).parquet(path)
@@ -140,15 +140,16 @@ class Window:
             work.append(places.select("target", *(sf.lit(None).cast(kind).alias(name) for name, kind in _TOLD.items())))
         return work
 
-    def _rows(self) -> DataFrame:
+    def _rows(self, *where: str) -> DataFrame:
         """All rows of the window, and where they stand."""
-        where = ("_metadata.file_name", "_metadata.row_index")
         found = [
             shelves.read(self._spark, self._disk, shelf, MESSAGES.schema, self._days).select("*", *where)
             for shelf in self._parts_on
             if not set(self._days).isdisjoint(shelves.days_on(self._disk, shelf))
         ]
-        return reduce(DataFrame.unionByName, found).where(sf.col("seen_ns").between(*self._within))
+        rows = reduce(DataFrame.unionByName, found)
+        are_all_whole = all(_is_whole(part, self._within) for part in self._parts)
+        return rows if are_all_whole else rows.where(sf.col("seen_ns").between(*self._within))
 
     def _change(self, kind: str, rows: DataFrame) -> DataFrame:
         """Changes of one kind: in which target, in which part of it, in which row, and what is to stand there."""

@@ -30,7 +30,7 @@ LOOK_S = 0.005
 LONGEST_S = 300.0
 """What a process may take before it counts as stuck."""
 
-MOST_FILES = 80
+MOST_FILES = 32
 """A run has about so many files in its staging folder before it commits."""
 
 

@@ -25,6 +25,7 @@ from hopline.capture.query import EVERYTHING
 from hopline.security import Domain
 from hopline.spark.offsets import Taken
 from hopline.spark.options import SHARE_BYTES, Mode, Options
+from hopline.spark.parts import Written
 from hopline.spark.pieces import PieceReading, Share, Stretch, Times, shares, whole_end
 from hopline.spark.rows import Rows
 from hopline.spark.signatures import RECORD_COLUMNS, VERDICTS, judge_batches
@@ -42,6 +43,8 @@ class Work(NamedTuple):
 
 
 _Read = Callable[[Work], Iterator[pa.RecordBatch]]
+_Take = Callable[[Iterator[pa.RecordBatch]], Iterable[Written]]
+_WRITTEN: Final = pa.schema([(name, pa.string()) for name in Written._fields])
 
 
 @dataclass(frozen=True)
@@ -70,25 +73,25 @@ class News:
         """The messages among the news."""
         return self._rows(spark, "messages", tuple(columns), where)
 
-    def hand_messages(
-        self, spark: SparkSession, columns: Iterable[str], take: Callable[[int, Iterator[pa.RecordBatch]], int]
-    ) -> None:
+    def hand_messages(self, spark: SparkSession, columns: Iterable[str], take: _Take) -> list[Written]:
         """Let the Python workers hand the messages among the news to somebody there, and nothing of them to Spark.
 
         Args:
             spark: the session.
             columns: of the messages.
-            take: gets the number of a share and its messages, and tells how many they were. If a task fails it is called
-                again with the same.
+            take: gets the messages of a share, and tells which parts it has written. If a worker is lost it is called again
+                with the same, perhaps while the lost one still works; what was told by those that count is given back.
         """
         read, work = self._reader("messages", tuple(columns), EVERYTHING), self.work
 
         def hand_news(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                counts = [take(place, read(work[place])) for place in batch["id"].to_pylist()]
-                yield pa.record_batch({"rows": pa.array(counts, pa.int64())})
+                for place in batch["id"].to_pylist():
+                    written = take(read(work[place]))
+                    yield pa.RecordBatch.from_pylist([part._asdict() for part in written], _WRITTEN)
 
-        self._tasks(spark).mapInArrow(hand_news, "rows bigint").write.format("noop").mode("overwrite").save()
+        told = self._tasks(spark).mapInArrow(hand_news, from_arrow_schema(_WRITTEN)).collect()
+        return [Written(row.day, row.name) for row in told]
 
     def rejects(self, spark: SparkSession, columns: Iterable[str]) -> DataFrame:
         """What is no message, and what cannot be read. What concerns a segment may come again with later news."""

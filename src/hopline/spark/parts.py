@@ -7,9 +7,9 @@ themselves, and Spark sees of them what it asks for, which is a few columns. Two
     write_parts    what one task has decoded becomes a part for each day
     bind           several parts become one; rows outside some time are left out, and some values are replaced
 
-A part has its name only when it is whole, so a task that was killed leaves nothing that is read, and one that is repeated
-writes the same again. Rows are held some ten thousand at a time. This file runs on the executors; it knows no Spark and no
-rule of the table.
+Each part has a name that nobody else uses, which is told when it is whole. Whoever asked for it goes by what was told, and
+not by what lies in the folder: Spark may repeat a task whose worker it has lost, while that worker lives and writes on. Rows
+are held some ten thousand at a time. This file runs on the executors; it knows no Spark and no rule of the table.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,6 @@ PARQUET: Final = ".parquet"
 KEPT: Final = "zstd"
 """Compression of what is kept: half the size of Spark's own choice for columns like ours, and read by everybody."""
 
-_UNFINISHED: Final = ".part"
 _GROUP_ROWS: Final = 64 * 1024
 _GROUP_BYTES: Final = 64 * 1024 * 1024
 """What is held until it is written: a row group is at most so large."""
@@ -72,16 +72,23 @@ class Change(NamedTuple):
         return self._replace(rows=self.rows.filter(pc.equal(self.rows["source"], source)))
 
 
-class PartWriter:
-    """Writes one part; use it in a `with`. The folder is made if need be."""
+class Written(NamedTuple):
+    """A part that is whole: the day of its rows, if that is known, and its name in the folder it was written to."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    day: str
+    name: str
+
+
+class PartWriter:
+    """Writes one part; use it in a `with`. Its folder is made if need be, its `name` is new."""
+
+    def __init__(self, folder: str, schema: pa.Schema) -> None:
         self.rows = 0
-        self._path = path
-        self._unfinished = path.with_name(path.name + _UNFINISHED)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.name = f"{uuid4().hex}{PARQUET}"
+        self._path = Path(folder, self.name)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(
-            self._unfinished, schema, compression=KEPT, use_dictionary=list(_repeating(schema)), store_schema=False
+            self._path, schema, compression=KEPT, use_dictionary=list(_repeating(schema)), store_schema=False
         )
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
@@ -90,7 +97,7 @@ class PartWriter:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Give the part its name; if something went wrong, remove what there is of it."""
+        """Finish; if something went wrong, leave nothing."""
         if kind is None:
             self.close()
         else:
@@ -105,16 +112,15 @@ class PartWriter:
             self._write_group()
 
     def close(self) -> None:
-        """Write what is held, and give the part its name."""
+        """Write what is held, and finish."""
         self._write_group()
         self._writer.close()
-        self._unfinished.replace(self._path)
 
     def give_up(self) -> None:
         """Stop, and leave nothing."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
-        self._unfinished.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
     def _write_group(self) -> None:
         if self._held_rows:
@@ -141,26 +147,23 @@ def _leaves(field: pa.Field, path: str) -> Iterator[str]:
 
 
 def write_parts(
-    batches: Iterable[pa.RecordBatch], shelf: str, name: str, schema: pa.Schema, given: Mapping[str, Any]
-) -> int:
-    """Write rows by their column `date` into the folders of a shelf; how many they were.
+    batches: Iterable[pa.RecordBatch], folder: str, schema: pa.Schema, given: Mapping[str, Any]
+) -> list[Written]:
+    """Write rows into a folder, in parts by their column `date`.
 
     Args:
         batches: the rows.
-        shelf: the folder in which each day has its own.
-        name: what the names of the parts begin with; no other task may use it.
+        folder: for the parts of all days.
         schema: the columns of the parts, without `date`.
         given: values of columns that the rows do not have, the same for all.
     """
-    rows = 0
-    with _Days(Path(shelf), name, schema) as days:
+    with _Days(folder, schema) as days:
         for batch in batches:
-            rows += len(batch)
             found = pc.unique(batch["date"])
             for day in found:
                 ours = batch if len(found) == 1 else batch.filter(pc.equal(batch["date"], day))
                 days.write(day.as_py().isoformat(), shaped(ours, schema, given))
-    return rows
+    return days.written
 
 
 def shaped(rows: pa.RecordBatch, schema: pa.Schema, given: Mapping[str, Any]) -> pa.RecordBatch:
@@ -178,53 +181,57 @@ def shaped(rows: pa.RecordBatch, schema: pa.Schema, given: Mapping[str, Any]) ->
 class _Days:
     """The parts that one task writes, by day; use it in a `with`."""
 
-    def __init__(self, shelf: Path, name: str, schema: pa.Schema) -> None:
-        self._shelf = shelf
-        self._name = name
+    def __init__(self, folder: str, schema: pa.Schema) -> None:
+        self.written: list[Written] = []
+        self._folder = folder
         self._schema = schema
         self._open: OrderedDict[str, PartWriter] = OrderedDict()
-        self._begun = 0
 
     def __enter__(self) -> "_Days":
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        while self._open:
-            writer = self._open.popitem()[1]
-            writer.close() if kind is None else writer.give_up()
+        for day in list(self._open):
+            if kind is None:
+                self._close(day)
+            else:
+                self._open.pop(day).give_up()
 
     def write(self, day: str, rows: pa.RecordBatch) -> None:
-        writer = self._open.pop(day, None)
-        if writer is not None and writer.rows >= FULL:
-            writer.close()
-            writer = None
-        if writer is None:
+        if day in self._open and self._open[day].rows >= FULL:
+            self._close(day)
+        if day in self._open:
+            self._open.move_to_end(day)
+        else:
             if len(self._open) >= _MOST_OPEN:
-                self._open.popitem(last=False)[1].close()
-            writer = PartWriter(self._shelf / f"date={day}" / f"{self._name}-{self._begun:03}{PARQUET}", self._schema)
-            self._begun += 1
-        self._open[day] = writer
-        writer.write(rows)
+                self._close(next(iter(self._open)))
+            self._open[day] = PartWriter(self._folder, self._schema)
+        self._open[day].write(rows)
+
+    def _close(self, day: str) -> None:
+        writer = self._open.pop(day)
+        writer.close()
+        self.written.append(Written(day, writer.name))
 
 
-def bind(sources: Iterable[Source], within: Span, changes: Iterable[Change], path: str, schema: pa.Schema) -> int:
-    """Make one part of several, with changes; how many rows it has.
+def bind(sources: Iterable[Source], within: Span, changes: Iterable[Change], folder: str, schema: pa.Schema) -> str:
+    """Make one part of several, with changes; its name.
 
     Args:
         sources: the parts.
         within: only rows whose `seen_ns` lies within are taken.
         changes: what is to be replaced.
-        path: the new part.
+        folder: for the new part.
         schema: its columns.
     """
     all_changes = list(changes)
-    with PartWriter(Path(path), schema) as writer:
+    with PartWriter(folder, schema) as writer:
         for number, source in enumerate(sources):
             ours = [change.of(number) for change in all_changes]
             for first_row, rows in _groups(source.path, schema):
                 changed = _changed(rows, first_row, ours)
                 writer.write(changed if source.is_whole else changed.filter(_is_within(changed["seen_ns"], within)))
-    return writer.rows
+    return writer.name
 
 
 def _groups(path: str, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -12,7 +12,7 @@ Small parts are bound together on the way, so that a stream does not leave thous
 This file knows no rule of the table.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ from hopline.spark import shelves
 from hopline.spark.disk import Disk
 from hopline.spark.messages import ALONE, find_repeated, renumbered
 from hopline.spark.news import News
-from hopline.spark.parts import FULL, PARQUET, Change, Source, Span, bind, write_parts
+from hopline.spark.parts import FULL, PARQUET, Change, Source, Span, Written, bind, write_parts
 from hopline.spark.shelves import PASSING
 from hopline.spark.tables import MESSAGES
 from hopline.spark.trails import OLD_FORMATS, reread
@@ -64,14 +64,16 @@ class _Target(NamedTuple):
 
 def stage(news: News, spark: SparkSession, disk: Disk, shelf: str, run: str, *, bodies: bool) -> None:
     """Write what is new as parts by day."""
-    schema, path = _schema(bodies=bodies), str(disk.path_of(shelf))
+    schema, written = _schema(bodies=bodies), f"{shelf}-written"
+    path = str(disk.path_of(written))
 
-    def write(number: int, batches: Iterator[pa.RecordBatch]) -> int:
-        return write_parts(batches, path, f"part-{run}-{number:05}", schema, ALONE)
+    def write(batches: Iterator[pa.RecordBatch]) -> list[Written]:
+        return write_parts(batches, path, schema, ALONE)
 
-    news.hand_messages(spark, [name for name in CAPTURED.names if name != "body" or bodies], write)
-    for day in shelves.days_on(disk, shelf):
-        shelves.tidy(disk, shelves.folder_of(shelf, day), run)
+    columns = [name for name in CAPTURED.names if name != "body" or bodies]
+    for number, (day, name) in enumerate(news.hand_messages(spark, columns, write)):
+        disk.move(f"{written}/{name}", _name_of(shelf, day, run, number))
+    disk.clear(written)
 
 
 class Window:
@@ -109,18 +111,17 @@ class Window:
 
     def make(self, shelf: str, run: str) -> None:
         """Make the parts of the window on a new shelf, named after a run."""
-        folders = [shelves.folder_of(shelf, target.day) for target in self._targets]
-        names = [f"{folder}/part-{run}-{place:05}{PARQUET}" for place, folder in enumerate(folders)]
-        passing = f"{shelf}-repeated"
-        work = self._work(passing) if names else []
-        if work:
-            self._bind(reduce(DataFrame.unionByName, work), [str(self._disk.path_of(name)) for name in names])
-        self._disk.remove(passing)
-        for target, name in zip(self._targets, names, strict=True):
-            if not self._disk.exists(name):
+        passing, written = f"{shelf}-repeated", f"{shelf}-written"
+        work = self._work(passing) if self._targets else []
+        bound = self._bind(reduce(DataFrame.unionByName, work), str(self._disk.path_of(written))) if work else {}
+        for number, target in enumerate(self._targets):
+            name = _name_of(shelf, target.day, run, number)
+            if number in bound:
+                self._disk.move(f"{written}/{bound[number]}", name)
+            else:
                 self._disk.link(target.parts[0].name, name)
-        for folder in set(folders):
-            shelves.tidy(self._disk, folder, run)
+        self._disk.clear(passing)
+        self._disk.clear(written)
 
     def _work(self, passing: str) -> list[DataFrame]:
         """What is to be bound anew, and what is to be changed in it."""
@@ -166,8 +167,8 @@ class Window:
             "target", *(told.get(name, sf.lit(None)).cast(type_).alias(name) for name, type_ in _TOLD.items())
         )
 
-    def _bind(self, work: DataFrame, paths: Sequence[str]) -> None:
-        """Bind all targets of which the work tells, in Python workers."""
+    def _bind(self, work: DataFrame, folder: str) -> dict[int, str]:
+        """Bind all targets of which the work tells, in Python workers: the names of the new parts, by target."""
         schema, within, disk = self._schema, self._within, self._disk
         sources = [
             [Source(str(disk.path_of(part.name)), _is_whole(part, within)) for part in target.parts]
@@ -177,12 +178,11 @@ class Window:
         def bind_target(told: pa.Table) -> pa.Table:
             target = told["target"][0].as_py()
             changes = [Change(names, told.filter(pc.equal(told["kind"], kind))) for kind, names in _CHANGED.items()]
-            rows = bind(sources[target], within, changes, paths[target], schema)
-            return pa.table({"rows": pa.array([rows], pa.int64())})
+            return pa.table({"target": [target], "name": [bind(sources[target], within, changes, folder, schema)]})
 
         # A number of tasks, so that Spark does not think that so few rows are little work.
-        shared = work.repartition(len(paths), "target").groupBy("target").applyInArrow(bind_target, "rows bigint")
-        shared.write.format("noop").mode("overwrite").save()
+        shared = work.repartition(len(sources), "target").groupBy("target")
+        return {row.target: row.name for row in shared.applyInArrow(bind_target, "target bigint, name string").collect()}
 
 
 _TOLD: Final[dict[str, DataType | str]] = {
@@ -198,6 +198,10 @@ def _schema(*, bodies: bool) -> pa.Schema:
     left_out = {"date"} if bodies else {"date", "body"}
     columns = StructType([column for column in MESSAGES.schema if column.name not in left_out])
     return to_arrow_schema(columns, timezone="UTC").with_metadata({_SPARK_TYPES: columns.json()})
+
+
+def _name_of(shelf: str, day: str, run: str, number: int) -> str:
+    return f"{shelves.folder_of(shelf, day)}/part-{run}-{number:05}{PARQUET}"
 
 
 def _parts_of(disk: Disk, shelf: str, day: str) -> Iterator[_Part]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hopline.errors import EncodeError, SecurityError
 from hopline.security import Domain, Keyring, Verdict
-from hopline.security.columnar import VERDICT_COLUMNS, Judge, schemes
+from hopline.security.columnar import Judge, schemes
 from hopline.wire import Extra, Message, MessageType, decode, encode
 from hopline.wire.columnar import decode_batch
 from tests.strategies import LAYOUTS, messages_with_extras
@@ -32,7 +32,8 @@ NAMES = ("full", "kino", "sized", "sha", "open", "nobody's", "")
 
 def judged(frames: list[list[bytes]], domains=DOMAINS) -> list[str]:
     lists = pa.array(frames, pa.list_(pa.binary()))
-    return Judge(domains).verdicts(decode_batch(lists, columns=list(VERDICT_COLUMNS)).messages, lists).to_pylist()
+    judge = Judge(domains)
+    return judge.verdicts(decode_batch(lists, columns=list(judge.columns)).messages, lists).to_pylist()
 
 
 def by_row(frames: list[list[bytes]], domains=DOMAINS) -> list[str]:

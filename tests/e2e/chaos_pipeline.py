@@ -53,8 +53,8 @@ class Chaos:
         self._say = say
         self._kills = kills
         self._drivers: list[int] = []
-        # About half of the kills come too late for what they were to prevent: then there must be something new again.
-        for number in range(1 + kills // 8):
+        # More than half of the kills come too late for what they were to prevent: then there must be something new again.
+        for number in range(1 + kills // 4):
             make_world(seed + number, rounds=1).network.write(str(self._arriving))
         self._waiting = sorted(file.name for file in self._arriving.glob("*.arrows"))
         self._random.shuffle(self._waiting)

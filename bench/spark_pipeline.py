@@ -99,10 +99,14 @@ def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
     def flows_alone() -> DataFrame:
         return flows(messages(), answers(), moves(), fates(), verdicts())
 
+    def flows_of_messages() -> DataFrame:
+        return flows(messages(), find_answers(messages()), find_moves(messages()))
+
     return yardstick(spark, folder / "frames.parquet"), [
         Job("capture to decoded rows in Parquet", write_sightings),
         Job("capture to `messages` in Parquet, by way of these", write_messages, 2.5),
         Job("`flows`, when hops and callbacks are made", read_only(flows_alone), 1.5),
+        Job("`flows` of `messages` alone, hops and callbacks within", read_only(flows_of_messages)),
         Job("signature audit", read_only(lambda: signatures(news.verdicts(spark, DOMAINS))), 1.2),
     ]
 

@@ -31,7 +31,7 @@ LONGEST_S = 300.0
 """What a process may take before it counts as stuck."""
 
 MOST_FILES = 32
-"""A run has about so many files in its staging folder before it commits."""
+"""Files in a staging folder to wait for at most: 39 were seen, and a stream that is to reach more may wait for ever."""
 
 
 class Chaos:

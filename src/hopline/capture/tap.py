@@ -244,7 +244,7 @@ class CaptureTap:
         except TypeError:  # no bytes: a mistake of ours, and no reason to stop the message
             self._dropped[point] += 1
             return
-        self._bytes_in += len(blob)
+        self._bytes_in += len(blob) + _OVERHEAD
         tray.blobs.append(blob)
         tray.numbers += _pack(self._mono_ns(), number, len(first), len(second), len(body), len(meta))
 
@@ -340,7 +340,7 @@ class CaptureTap:
         ahead_ns = max(self._wall_ns() - self._mono_ns() for _ in range(3))
         records = FlatRecords(numbers, data, ahead_ns, self._node)
         self._write(lambda: records, records.counts)
-        self._bytes_out += len(data)
+        self._bytes_out += len(data) + len(records) * _OVERHEAD
 
     def _write_some(self) -> None:
         """Take a batch of rows from the front and write it."""

@@ -12,8 +12,8 @@ TRAY_RECORDS: Final = 8192
 """Records that fill a tray, and make a batch. For each batch the thread takes the interpreter from the event loop a dozen
 times, so there should be few of them; with more than this nothing was gained."""
 
-TRAY_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of frames that fill a tray: bodies may be large."""
+TRAY_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that fill a tray, with what a record takes beside its frames: bodies may be large."""
 
 
 class Tray:

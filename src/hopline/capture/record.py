@@ -4,9 +4,8 @@ A record says when, where and in which direction a message passed, and keeps its
 `RECORD_SCHEMA` is what segments hold and what reading gives. This file knows no files and no clock.
 """
 
-import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -20,7 +19,6 @@ TapName = Literal[
     "hub_out", "router_in", "scaleout_out", "scaleout_in", "actor_in", "actor_out", "hub_in", "wire_in", "wire_out"
 ]
 BodyKept = Literal["whole", "cut", "none"]
-Buffer = bytes | bytearray
 
 DIRECTIONS: Final[dict[str, str]] = {
     "hub_out": "out",
@@ -144,39 +142,28 @@ class Records:
 FLAT_FRAMES: Final = 4
 """Frames of a message that can be recorded flat: what v6 has."""
 
-FLAT: Final = struct.Struct("6q")
-"""Numbers of a flat record: the monotonic clock, tap and sequence number in one, and the size of each frame."""
-
-SEQ_STEP: Final = 16
-"""What tap and sequence number in one grow by from record to record: below it is the code of the tap."""
-
 _TAPS: Final = tuple(DIRECTIONS)
 TAP_CODES: Final = {tap: code for code, tap in enumerate(_TAPS)}
+FLAT_NUMBERS: Final = 4
+"""Numbers of a flat record: both clocks, the sequence number and the code of the tap."""
 
 
 class FlatRecords:
-    """Records of whole messages with four frames each, as a busy node hands them over: numbers and bytes, no objects.
+    """Records of whole messages with four frames each, as a busy node hands them over: no list or tuple for each.
 
-    Args:
-        numbers: those of each record, as `FLAT` packs them.
-        data: all frames of all records.
-        ahead_ns: how far the clock on the wall is ahead of the monotonic one.
-        node: who saw them.
+    What waits in lists and tuples is looked at by the garbage collector again and again, which costs more than all the rest.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
-    >>> numbers = FLAT.pack(5, 1 * SEQ_STEP + TAP_CODES["hub_out"], 0, 0, 2, 4)
-    >>> flat = FlatRecords(numbers, b"himeta", 1000, "N1")
-    >>> flat.to_batch() == Records([1005], [1], ["hub_out"], [frames], "N1", [5]).to_batch()
+    >>> flat = FlatRecords([5, 6, 1, TAP_CODES["hub_out"]], frames, "N1")
+    >>> flat.to_batch() == Records([5], [1], ["hub_out"], [frames], "N1", [6]).to_batch()
     True
     """
 
-    def __init__(self, numbers: Buffer, data: Buffer, ahead_ns: int, node: str) -> None:
-        table = flat_table(numbers)
-        self._mono_ns = table[:, 0].copy()
-        self._seq, self._taps = np.divmod(table[:, 1], SEQ_STEP)
-        self._sizes = table[:, 2:].ravel()
-        self._data = data
-        self._ahead_ns = ahead_ns
+    def __init__(self, numbers: Sequence[int], frames: Sequence[bytes], node: str) -> None:
+        count = len(numbers) // FLAT_NUMBERS
+        columns = np.fromiter(numbers, np.int64, len(numbers)).reshape(count, FLAT_NUMBERS).T
+        self._seen_ns, self._mono_ns, self._seq, self._taps = np.ascontiguousarray(columns)
+        self._frames = frames
         self._node = node
 
     def __len__(self) -> int:
@@ -192,12 +179,11 @@ class FlatRecords:
         n = len(self)
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
         which = numbers_array(self._taps)
-        alike = _alike(self._node, 1 << (n - 1).bit_length())
-        node, nothing, no_number, flags, whole = (column.slice(0, n) for column in alike)
-        frames = _binary(pa.binary(), self._sizes, self._data)
+        node, nothing, no_number, flags, whole = _alike(self._node, n)
+        frames = _blobs(pa.binary(), self._frames)
         return pa.RecordBatch.from_arrays(
             [
-                numbers_array(self._mono_ns + self._ahead_ns),
+                numbers_array(self._seen_ns),
                 numbers_array(self._mono_ns),
                 node,
                 _texts(_TAPS, len(_TAPS)).take(which),
@@ -215,14 +201,9 @@ class FlatRecords:
         )
 
 
-def flat_table(numbers: Buffer) -> NDArray[np.int64]:
-    """The numbers of flat records, a row each."""
-    return np.frombuffer(numbers, np.int64).reshape(-1, FLAT.size // 8)
-
-
 @lru_cache(maxsize=4)
 def _alike(node: str, n: int) -> tuple[pa.Array, ...]:
-    """The columns in which all records are alike, for batches of up to `n`."""
+    """The columns in which all records are alike. Batches of a busy node have the same length."""
     return _texts(node, n), _texts(None, n), _sizes(None, n), _flags([True] * n), _texts("whole", n)
 
 
@@ -235,7 +216,7 @@ def frame_lists(rows: Sequence[Sequence[bytes]]) -> pa.Array:
     [[b'a', b'bc'], []]
     """
     frames = _blobs(pa.binary(), list(chain.from_iterable(rows)))
-    bounds = pa.py_buffer(_offsets(np.fromiter(map(len, rows), np.int64, len(rows))).astype(np.int32))
+    bounds = pa.py_buffer(_offsets(map(len, rows), len(rows)).astype(np.int32))
     return pa.ListArray.from_buffers(pa.list_(pa.binary()), len(rows), [None, bounds], children=[frames])
 
 
@@ -257,21 +238,18 @@ def numbers_of(column: pa.Array) -> NDArray[np.signedinteger]:
 
 
 def _blobs(kind: pa.DataType, blobs: Sequence[bytes], validity: pa.Buffer | None = None) -> pa.Array:
-    return _binary(kind, np.fromiter(map(len, blobs), np.int64, len(blobs)), b"".join(blobs), validity)
-
-
-def _binary(kind: pa.DataType, sizes: NDArray[np.int64], data: Buffer, validity: pa.Buffer | None = None) -> pa.Array:
-    """An array of blobs of these sizes that lie one after the other."""
-    ends = _offsets(sizes)
+    ends = _offsets(map(len, blobs), len(blobs))
     if ends[-1] > MOST_BYTES:
         raise OverflowError(f"{ends[-1]} bytes are too many for one batch")
-    return pa.Array.from_buffers(kind, sizes.size, [validity, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        kind, len(blobs), [validity, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(blobs))]
+    )
 
 
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    offsets = np.zeros(sizes.size + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
+def _offsets(sizes: Iterable[int], count: int) -> NDArray[np.int64]:
+    offsets = np.zeros(count + 1, np.int64)
+    offsets[1:] = np.fromiter(sizes, np.int64, count)
+    return np.cumsum(offsets, out=offsets)
 
 
 def _numbers(values: Sequence[int] | None, count: int, validity: pa.Buffer | None = None) -> pa.Array:

@@ -131,11 +131,10 @@ class SegmentWriter:
     def write(self, batch: pa.RecordBatch, lost: Mapping[str, int] | None = None) -> None:
         """Append a batch, and what was lost before it by tap; raises OSError."""
         seen = numbers_of(batch["seen_ns"])
-        raw_size = batch.nbytes
         facts = BatchFacts(
             first_row=self.rows,
             rows=batch.num_rows,
-            raw_size=raw_size,
+            raw_size=batch.nbytes,
             min_ns=int(seen.min()) if seen.size else 0,
             max_ns=int(seen.max()) if seen.size else 0,
             is_in_order=bool((seen[1:] >= seen[:-1]).all()),
@@ -143,7 +142,7 @@ class SegmentWriter:
         )
         self._write(write_batch(batch, msgspec.to_builtins(facts), self._compression))
         self.rows += batch.num_rows
-        self.raw_size += raw_size
+        self.raw_size += batch.nbytes
 
     def seal(self, seal: Seal, lost: Mapping[str, int] | None = None) -> None:
         """Write the last batch and the end mark, make it durable and give it its last name; raises OSError."""

@@ -1,17 +1,16 @@
 """The tap of a node that writes a capture: cheap on the event loop, everything else in a thread of its own.
 
-Theory of operation. The node calls `on_message` on its event loop; that takes the time, the next sequence number of the
-point and the frames, and puts them at the end of what waits. The thread takes from the front, builds batches and writes
-them. What waits is bounded by records and by bytes: when the disk is slower than the node, messages are not recorded, but
-numbered and counted, so the gap shows. Nothing the disk does reaches the node.
+Theory of operation. The node calls `on_message` on its event loop; that takes the times, the next sequence number of the
+point and the frames, and puts them at the end of a list. The thread takes from the front of the list, builds batches and
+writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages are not recorded,
+but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
 
-What is usual on the network, four frames that are kept whole, is copied into a tray at once, while it is in the caches. So
-the memory of the frames is used again by the next message, the garbage collector has nothing to look at, and the thread,
-which shares the interpreter with the event loop, makes a batch without a look at each record. A tray that is full is a
-batch; the thread takes what is in the last one when nothing was written for a while. All else waits in rows.
+There are two such lists. What is usual on the network, four frames that are kept whole, waits flat: numbers in one list,
+frames in another, which cost the garbage collector nothing and become a batch without a look at each. All else waits in
+rows.
 
-Two threads share a list without a lock. One only appends, the other only cuts off the front, and each of these is one step
-of the interpreter. Counters that both look at are written by one of them only.
+Two threads share a list without a lock. One only appends, the other only cuts off the front, and each of these is one
+step of the interpreter. Counters that both look at are written by one of them only.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
 at once; the message around it cannot change, and is encoded by the thread.
@@ -33,9 +32,8 @@ import pyarrow.fs as pa_fs
 
 from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
 from hopline.capture.choice import Choice
-from hopline.capture.record import DIRECTIONS, FLAT, FLAT_FRAMES, SEQ_STEP, TAP_CODES, FlatRecords, Records, key_of
+from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, FLAT_NUMBERS, TAP_CODES, FlatRecords, Records, key_of
 from hopline.capture.stream import Compression
-from hopline.capture.tray import TRAY_BYTES, TRAY_RECORDS, Tray
 from hopline.capture.writer import CaptureWriter, Limits
 from hopline.errors import WireError
 from hopline.payload.registry import kind_of
@@ -51,11 +49,12 @@ POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
 
-_BATCH_ROWS: Final = 2048
-"""Rows of a batch: while they wait the garbage collector looks at them again and again."""
+_BATCH_RECORDS: Final = 2048
+"""Records of a batch. The thread holds the interpreter for 1.3 ms to build one, and the event loop may have to wait for
+that; with 4096 a message costs a tenth less and the wait is twice as long, with 1024 a fifth more. Measured."""
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of rows from which on a batch is not made larger: bodies may be large."""
+"""Bytes from which on a batch is not made larger: bodies may be large."""
 
 _FLUSH_S: Final = 0.2
 """Seconds that a record waits at most until it is handed to the disk."""
@@ -64,7 +63,6 @@ _OVERHEAD: Final = 256
 """Bytes that a record in the list takes beside its frames, about: lists, numbers, the heads of objects."""
 
 _size: Final = itemgetter(4)
-_pack: Final = FLAT.pack
 _NO_MESSAGE: Final = Message()
 
 _Row = tuple[str, int, int, int, int, list[bytes], Message | None]
@@ -158,16 +156,15 @@ class CaptureTap:
         self._templates = Templates()
         # Written by the event loop only.
         self._rows: list[_Row] = []
-        self._tray = Tray()
-        self._trays = [self._tray]  # the last is the one it fills
-        self._tray_start = 0  # of its bytes
-        self._many = self._much = 0  # bytes of numbers in it, and bytes in all, at which to see if there is room
-        self._last = dict(TAP_CODES)  # of each point: sequence number and code in one
+        self._numbers: list[int] = []
+        self._frames: list[bytes] = []  # appended before their numbers
+        self._seq = dict.fromkeys(DIRECTIONS, 0)
         self._dropped = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_in = 0
         # Written by the thread only.
         self._reported = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_out = 0
+        self._full_at = most_bytes
         self._in_hand = 0
         # Between the two.
         self._is_woken = False
@@ -187,9 +184,8 @@ class CaptureTap:
 
         A disk that hangs does not hang the node: after `timeout_s` what still waits is given up, and is in `waiting`.
         """
-        self._most_records = 0
         self._is_closing = True
-        self._many = 0
+        self._most_records = 0
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -212,8 +208,8 @@ class CaptureTap:
         for point, count in self._dropped.items():
             lost[point] += count - self._reported[point]
         return TapStatistics(
-            seen=sum(number // SEQ_STEP for number in self._last.values()),
-            waiting=self._waiting() + self._in_hand,
+            seen=sum(self._seq.values()),
+            waiting=len(self._rows) + len(self._numbers) // FLAT_NUMBERS + self._in_hand,
             written=writer.written,
             lost={point: count for point, count in sorted(lost.items()) if count},
             size=writer.size,
@@ -228,61 +224,29 @@ class CaptureTap:
         """See a message pass; never blocks and never raises."""
         if self._choice is not None and not self._choice.takes(message, frames):
             return
-        self._last[point] = number = self._last[point] + SEQ_STEP
-        tray = self._tray
-        if len(tray.numbers) >= self._many or self._bytes_in >= self._much:
-            if not self._find_room():
+        self._seq[point] = seq = self._seq[point] + 1
+        rows, numbers = self._rows, self._numbers
+        count = len(rows) + len(numbers) // FLAT_NUMBERS
+        if count >= self._most_records or self._bytes_in >= self._full_at:
+            self._dropped[point] += 1
+            return
+        if frames is not None and len(frames) == FLAT_FRAMES and self._most_body is None:
+            # All that can be large: looking at each frame would be a quarter of the time spent here.
+            size = len(frames[2]) + len(frames[3]) + _OVERHEAD
+            self._frames += frames
+            numbers += (self._wall_ns(), self._mono_ns(), seq, TAP_CODES[point])
+        elif frames is None:
+            body = _body_of(message, payload)
+            if body is None:
                 self._dropped[point] += 1
                 return
-            tray = self._tray
-        if frames is None or len(frames) != FLAT_FRAMES or self._most_body is not None:
-            self._add_row(point, number // SEQ_STEP, message, frames, payload)
-            return
-        first, second, body, meta = frames
-        try:
-            blob = b"".join(frames)
-        except TypeError:  # no bytes: a mistake of ours, and no reason to stop the message
-            self._dropped[point] += 1
-            return
-        self._bytes_in += len(blob) + _OVERHEAD
-        tray.blobs.append(blob)
-        tray.numbers += _pack(self._mono_ns(), number, len(first), len(second), len(body), len(meta))
-
-    def _add_row(self, point: str, seq: int, message: Message, frames: list[bytes] | None, payload: object) -> None:
-        body = _body_of(message, payload) if frames is None else None
-        kept = frames if body is None else [body]
-        if kept is None:
-            self._dropped[point] += 1
-            return
-        size = sum(map(len, kept)) + _OVERHEAD
-        made_of = message if frames is None else None
-        self._rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, kept, made_of))
+            size = len(body) + _OVERHEAD
+            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, [body], message))
+        else:
+            size = sum(map(len, frames)) + _OVERHEAD
+            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, frames, None))
         self._bytes_in += size
-        self._many -= FLAT.size  # it takes the room of one in the tray
-        if len(self._rows) >= _BATCH_ROWS:
-            self._wake_thread()
-
-    def _find_room(self) -> bool:
-        """Whether one more record may wait. Begins the next tray if this one is full."""
-        if len(self._tray) >= TRAY_RECORDS or self._bytes_in - self._tray_start >= TRAY_BYTES:
-            tray = Tray()
-            self._trays.append(tray)
-            self._tray = tray
-            self._tray_start = self._bytes_in
-            self._wake_thread()
-        room = self._most_records - self._waiting()
-        most_bytes = self._bytes_out + self._most_bytes
-        self._many = min(len(self._tray) + room, TRAY_RECORDS) * FLAT.size
-        self._much = min(self._tray_start + TRAY_BYTES, most_bytes)
-        if self._is_closing:  # since we looked
-            self._many = 0
-        return room > 0 and self._bytes_in < most_bytes
-
-    def _waiting(self) -> int:
-        return len(self._rows) + sum(map(len, self._trays[:]))
-
-    def _wake_thread(self) -> None:
-        if not self._is_woken:
+        if count >= _BATCH_RECORDS and not self._is_woken:
             self._is_woken = True
             self._wake.set()
 
@@ -301,21 +265,15 @@ class CaptureTap:
 
     def _run(self) -> None:
         is_last = False
-        due_s = time.monotonic() + _FLUSH_S
         while not is_last:
-            self._wake.wait(max(0.0, due_s - time.monotonic()))
+            self._wake.wait(_FLUSH_S)
             self._wake.clear()
             self._is_woken = False
-            is_last = self._is_closing  # before the records are looked at: what comes later is dropped by the other side
+            is_last = self._is_closing  # before the rows are looked at: what comes later is dropped by the other side
             flushes = self._flushes[:]
             del self._flushes[: len(flushes)]
-            is_due = is_last or bool(flushes) or time.monotonic() >= due_s
-            if is_due or len(self._trays) > 1:
-                due_s = time.monotonic() + _FLUSH_S  # what is in the last tray then just came
-            while len(self._trays) > 1:
-                self._write_tray()
-            if is_due and self._trays[0].numbers:
-                self._write_tray()
+            while self._numbers:
+                self._write_flat()
             while self._rows:
                 self._write_some()
             self._report_dropped()
@@ -328,23 +286,27 @@ class CaptureTap:
                 done.set()
         self._writer.close()
 
-    def _write_tray(self) -> None:
-        """Write the first tray, or what is in it now if the event loop has not left it."""
-        tray = self._trays[0]
-        self._in_hand = len(tray)
-        if len(self._trays) > 1:
-            del self._trays[0]
-        numbers, data = tray.take()
+    def _write_flat(self) -> None:
+        """Take a batch of flat records from the front and write it."""
+        count = min(len(self._numbers) // FLAT_NUMBERS, _BATCH_RECORDS)
+        frames = self._frames[: count * FLAT_FRAMES]
+        # As they were counted when they came.
+        sizes = [len(body) + len(meta) + _OVERHEAD for body, meta in zip(frames[2::4], frames[3::4], strict=True)]
+        size = sum(sizes)
+        if size > _BATCH_BYTES:
+            count = min(count, bisect_left(list(accumulate(sizes)), _BATCH_BYTES) + 1)
+            size = sum(sizes[:count])
+            del frames[count * FLAT_FRAMES :]
+        records = FlatRecords(self._numbers[: count * FLAT_NUMBERS], frames, self._node)
+        self._in_hand = count
+        del self._numbers[: count * FLAT_NUMBERS]
+        del self._frames[: count * FLAT_FRAMES]
         self._report_dropped()
-        # The wall clock is asked once for all. Of some looks the best is the one in which least time passed between clocks.
-        ahead_ns = max(self._wall_ns() - self._mono_ns() for _ in range(3))
-        records = FlatRecords(numbers, data, ahead_ns, self._node)
-        self._write(lambda: records, records.counts)
-        self._bytes_out += len(data) + len(records) * _OVERHEAD
+        self._write(lambda: records, records.counts, size)
 
     def _write_some(self) -> None:
         """Take a batch of rows from the front and write it."""
-        rows = self._rows[:_BATCH_ROWS]
+        rows = self._rows[:_BATCH_RECORDS]
         size = sum(map(_size, rows))
         if size > _BATCH_BYTES:
             sizes = list(accumulate(map(_size, rows)))
@@ -353,10 +315,9 @@ class CaptureTap:
         self._in_hand = len(rows)
         del self._rows[: len(rows)]
         self._report_dropped()
-        self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows))
-        self._bytes_out += size
+        self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows), size)
 
-    def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]]) -> None:
+    def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]], size: int) -> None:
         try:
             self._writer.write(make())
         except Exception:
@@ -364,6 +325,8 @@ class CaptureTap:
             logger.exception("a batch of the capture could not be made")
             self._writer.lose(counts())
         self._in_hand = 0
+        self._bytes_out += size
+        self._full_at = self._bytes_out + self._most_bytes
 
     def _report_dropped(self) -> None:
         dropped = Counter({point: count - self._reported[point] for point, count in self._dropped.items()})

@@ -187,13 +187,13 @@ class ActorHost:
         if self._copies is not None and envelope.is_from_outside and self._is_copy(envelope):
             return
         self._running += 1
-        arguments = (payload, Context(message, self._node)) if wants_context else (payload,)
         if mode == "thread":
+            arguments = (payload, Context(message, self._node)) if wants_context else (payload,)
             future = self._loop.run_in_executor(self._pool, call, *arguments)
             self._tasks.add(future)
             future.add_done_callback(lambda ended: self._thread_done(envelope, ended))
             return
-        begun = call(*arguments)
+        begun = call(payload, Context(message, self._node)) if wants_context else call(payload)
         coroutine = begun if mode == "async" else self._exhaust(envelope, begun)
         task = run_eagerly(coroutine, self._loop, self._done, envelope)
         if task is not None:

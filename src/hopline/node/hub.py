@@ -54,9 +54,12 @@ class Wait(NamedTuple):
 
 
 class Promise(msgspec.Struct, eq=False):
-    """One wait: what may come, what has come, and until when."""
+    """One wait: what may come, what has come, and until when.
 
-    future: Future[Any]
+    It has a future only once somebody waits: most answers from the same node are there before that, and a future would be a
+    tenth of their cost.
+    """
+
     key: int
     wait: Wait
     timeout: float
@@ -67,6 +70,25 @@ class Promise(msgspec.Struct, eq=False):
     is_held: bool = False
     answers: list[Any] | None = None
     """What has come so far, if all of it is wanted."""
+    is_over: bool = False
+    answer: Any = None
+    error: DeliveryError | None = None
+    future: Future[Any] | None = None
+
+    def end(self, answer: Any, error: DeliveryError | None = None) -> None:  # noqa: ANN401 - what the wait says
+        """Keep the promise, or fail it. Whoever was cancelled meanwhile does not hear of it."""
+        self.is_over, self.answer, self.error = True, answer, error
+        future = self.future
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def begin_wait(self, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+        """What is done when the promise is over; its result says nothing."""
+        future: Future[Any] = Future(loop=loop)
+        self.future = future
+        if self.is_over:
+            future.set_result(None)
+        return future
 
 
 class Deadlines:
@@ -78,16 +100,18 @@ class Deadlines:
     def __init__(self, clock: Clock, expire: Callable[[int], None]) -> None:
         self._clock = clock
         self._expire = expire
-        self._queues: dict[float, dict[int, int]] = {}
+        self._queues: dict[float, tuple[dict[int, int], int]] = {}
+        """Timeout: when which promise is over, and the timeout in nanoseconds."""
         self._timer: Timer | None = None
         self._next_ns = 0
 
     def add(self, key: int, timeout: float, now_ns: int) -> dict[int, int]:
         """Begin to wait; returns the queue, and whoever takes the key out of it stops waiting."""
-        queue = self._queues.get(timeout)
-        if queue is None:
-            queue = self._queues[timeout] = {}
-        queue[key] = due_ns = now_ns + int(timeout * 1e9)
+        known = self._queues.get(timeout)
+        if known is None:
+            known = self._queues[timeout] = {}, int(timeout * 1e9)
+        queue, length_ns = known
+        queue[key] = due_ns = now_ns + length_ns
         if self._timer is None or due_ns < self._next_ns:
             self._set(due_ns)
         return queue
@@ -110,7 +134,7 @@ class Deadlines:
         now = self._clock.now_ns()
         next_ns = None
         for timeout in list(self._queues):
-            queue = self._queues[timeout]
+            queue, _ = self._queues[timeout]
             for key in _until(queue, now):
                 del queue[key]
                 self._expire(key)
@@ -135,10 +159,9 @@ def _until(queue: dict[int, int], now: int) -> list[int]:
 class MessageHub:
     """The sending side of a node."""
 
-    def __init__(self, identity: bytes, node: bytes, loop: asyncio.AbstractEventLoop, clock: Clock, ids: Ids) -> None:
+    def __init__(self, identity: bytes, node: bytes, clock: Clock, ids: Ids) -> None:
         self.identity = identity
         self._node = node
-        self._loop = loop
         self._now_ns = clock.now_ns
         self._new_flow = ids.guid
         self._next_key = 0
@@ -187,7 +210,7 @@ class MessageHub:
         )
         now_ns = self._now_ns()
         queue = self._deadlines.add(key, timeout, now_ns)
-        self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
+        self._promises[key] = promise = Promise(key, wait, timeout, message, queue)
         return Envelope(message, payload, now_ns), promise
 
     def promise(self, message: Message, wait: Wait, timeout: float) -> tuple[Envelope, Promise]:
@@ -206,14 +229,14 @@ class MessageHub:
         )
         now_ns = self._now_ns()
         queue = self._deadlines.add(key, timeout, now_ns)
-        self._promises[key] = promise = Promise(Future(loop=self._loop), key, wait, timeout, message, queue)
+        self._promises[key] = promise = Promise(key, wait, timeout, message, queue)
         return Envelope(message, None, now_ns), promise
 
     def receive(self, envelope: Envelope) -> bool:
         """Take a callback; False if nobody waits for it any more."""
         message = envelope.message
         promise = self._promises.get(message.callback_key or self._by_flow.get(message.correlation_id, 0))
-        if promise is None or promise.future.done():
+        if promise is None or (promise.future is not None and promise.future.done()):
             return False
         kinds = promise.wait.kinds
         kind_key = message.identity, message.version, message.partition
@@ -235,7 +258,7 @@ class MessageHub:
             promise.answers.append(answer)
             return True
         self._forget(promise)
-        promise.future.set_result(answer)
+        promise.end(answer)
         return True
 
     def fail(self, message: Message, error: DeliveryError) -> bool:
@@ -305,8 +328,7 @@ class MessageHub:
             return
         if promise.wait.collect == "all":
             self._forget(promise)
-            if not promise.future.done():
-                promise.future.set_result(promise.answers or [])
+            promise.end(promise.answers or [])
             return
         if promise.is_held:
             self._fail(promise, DeliveryError("NO_ROUTE", f"nobody handled it within {promise.timeout:g} s"))
@@ -315,11 +337,8 @@ class MessageHub:
 
     def _fail(self, promise: Promise, error: DeliveryError) -> None:
         self._forget(promise)
-        if not promise.future.done():
-            error.correlation = promise.request.correlation_id.decode(errors="replace")
-            promise.future.set_exception(error)
-            # Whoever sent one way or was cancelled does not look; that is no reason for a warning at exit.
-            promise.future.exception()
+        error.correlation = promise.request.correlation_id.decode(errors="replace")
+        promise.end(None, error)
 
     def _forget(self, promise: Promise) -> None:
         if self._promises.pop(promise.key, None) is not None:

@@ -22,7 +22,7 @@ from hopline.node.dead_letters import DeadLetters
 from hopline.node.envelope import Envelope
 from hopline.node.guard import HANDLED, Guard
 from hopline.node.host import ActorHost, Waits
-from hopline.node.hub import TICKS_PER_SECOND, MessageHub, Promise, Wait
+from hopline.node.hub import TICKS_PER_SECOND, MessageHub, Wait
 from hopline.node.ids import Ids
 from hopline.node.membership import Membership
 from hopline.node.outputs import Outputs
@@ -125,7 +125,7 @@ class Node:
             raise RuntimeError(f"a node is started once; this one is {self._state}")
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hopline")
-        self._hub = MessageHub(self._ids.hub(), self.identity, self._loop, self.clock, self._ids)
+        self._hub = MessageHub(self._ids.hub(), self.identity, self.clock, self._ids)
         self._router = MessageRouter(
             self._table,
             self._hub,
@@ -386,13 +386,18 @@ class Node:
         else:
             envelope, promise = self._hub.promise(message, wait, timeout)
         full = self._send(envelope)
-        try:
-            if full is not None:
-                await self._wait_for_room(full, envelope, promise)
-            return await promise.future
-        except asyncio.CancelledError:
-            self._hub.abandon(promise)
-            raise
+        if full is not None or not promise.is_over:
+            future = promise.begin_wait(self._loop)
+            try:
+                if full is not None:
+                    await self._wait_for_room(full, envelope, future)
+                await future
+            except asyncio.CancelledError:
+                self._hub.abandon(promise)
+                raise
+        if promise.error is not None:
+            raise promise.error
+        return promise.answer
 
     async def _breathe(self) -> None:
         """Let the event loop turn: what is answered at once never waits, and who asks in a loop would have it alone."""
@@ -409,16 +414,17 @@ class Node:
 
     def _send(self, envelope: Envelope) -> Waits | None:
         self._books.sent_locally += 1
-        for tap in self._taps.hub_out:
-            tap.on_message("hub_out", envelope.message, None, envelope.payload)
+        if self._taps.all:
+            for tap in self._taps.hub_out:
+                tap.on_message("hub_out", envelope.message, None, envelope.payload)
         return self._router.dispatch(envelope)
 
-    async def _wait_for_room(self, full: Waits, envelope: Envelope, promise: Promise | None = None) -> None:
+    async def _wait_for_room(self, full: Waits, envelope: Envelope, over: asyncio.Future[Any] | None = None) -> None:
         taken = asyncio.Event()
         self._router.route_when_room(full, envelope, taken.set)
-        if promise is not None:
+        if over is not None:
             # Whatever ends the promise ends the wait.
-            promise.future.add_done_callback(lambda _: taken.set())
+            over.add_done_callback(lambda _: taken.set())
         await taken.wait()
 
     # Looking.

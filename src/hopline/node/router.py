@@ -177,8 +177,9 @@ class MessageRouter:
     def _answer(self, envelope: Envelope) -> None:
         """Hand a message to our hub: a promise is kept, or nobody waits any more."""
         message = envelope.message
-        for tap in self._taps.hub_in:
-            tap.on_message("hub_in", message, None, envelope.payload)
+        if self._is_tapped:
+            for tap in self._taps.hub_in:
+                tap.on_message("hub_in", message, None, envelope.payload)
         if not self.hub.receive(envelope):
             self.end_badly(envelope, "EXPIRED", "nobody waits for this answer any more")
             return
@@ -193,8 +194,9 @@ class MessageRouter:
             self._later.append(envelope)
             return None
         message = envelope.message
-        for tap in self._taps.actor_in:
-            tap.on_message("actor_in", message, None, envelope.payload)
+        if self._is_tapped:
+            for tap in self._taps.actor_in:
+                tap.on_message("actor_in", message, None, envelope.payload)
         wants_receipt = RECEIPT in message.callback_points
         if wants_receipt:
             envelope.message = _without_receipt(message)

@@ -62,9 +62,11 @@ class _Ring(Generic[Target]):
     Each has its choice ready, so that the next one is looked up and not made.
     """
 
-    __slots__ = ("_all", "_local", "_remote", "_targets", "_turn")
+    __slots__ = ("_all", "_local", "_remote", "_targets", "_turn", "alone")
 
     def __init__(self) -> None:
+        self.alone: Choice[Target] | None = None
+        """The choice if there is none: one local target, and nobody else."""
         self._targets: dict[bytes, Target] = {}
         self._local: list[Choice[Target]] = []
         self._remote: dict[bytes, Choice[Target]] = {}
@@ -102,6 +104,7 @@ class _Ring(Generic[Target]):
     def _renew(self) -> None:
         self._local = [Choice(local=(target,)) for target in self._targets.values()]
         self._all = [*self._local, *self._remote.values()]
+        self.alone = self._local[0] if len(self._all) == len(self._local) == 1 else None
 
     def next(self, *, local_first: bool, without: frozenset[bytes]) -> Choice[Target]:
         choices = self._local if local_first and self._local else self._all
@@ -261,6 +264,8 @@ class RoutingTable(Generic[Target]):
         ring = self._rings.get((message.identity, message.version, message.partition))
         if ring is None:
             return NOBODY
+        if ring.alone is not None:
+            return ring.alone
         if message.distribution or node:
             nodes = ring.nodes if not (message.hops or node) else ()
             return Choice(ring.targets, tuple(n for n in nodes if n not in without))

@@ -41,6 +41,8 @@ class Kind(NamedTuple):
 
 
 _KINDS: Final[dict[type, Kind]] = {}
+_TYPES: Final[dict[type, MessageType]] = {}
+"""Of classes whose instances are all of one type: what each message asks for."""
 
 
 def message(
@@ -75,7 +77,7 @@ def message(
 
     def decorate(payload_class: _Class) -> _Class:
         encode, decode = _codec(payload_class, encoding)
-        _KINDS[payload_class] = Kind(kind_type, payload_class, encode, decode, partition_by)
+        _keep(Kind(kind_type, payload_class, encode, decode, partition_by))
         return payload_class
 
     return decorate
@@ -94,7 +96,15 @@ def declare(
     >>> type_of(Line("hi")).identity
     b'LINE'
     """
-    _KINDS[payload_class] = Kind(message_type, payload_class, encode, decode, None)
+    _keep(Kind(message_type, payload_class, encode, decode, None))
+
+
+def _keep(kind: Kind) -> None:
+    _KINDS[kind.payload_class] = kind
+    if kind.partition_by is None:
+        _TYPES[kind.payload_class] = kind.message_type
+    else:
+        _TYPES.pop(kind.payload_class, None)
 
 
 def is_payload(payload_class: type[Any]) -> bool:
@@ -113,13 +123,12 @@ def kind_of(payload_class: type) -> Kind:
 
 def type_of(payload: object) -> MessageType:
     """The message type of a payload, with its own partition if it has one."""
-    kind = _KINDS.get(type(payload))
-    if kind is None:
-        kind = kind_of(type(payload))  # says what is wrong
-    message_type, _, _, _, partition_by = kind
-    if partition_by is None:
+    message_type = _TYPES.get(type(payload))
+    if message_type is not None:
         return message_type
-    return MessageType(message_type.identity, message_type.version, _as_bytes(getattr(payload, partition_by)))
+    kind = kind_of(type(payload))
+    partition = _as_bytes(getattr(payload, kind.partition_by or ""))
+    return MessageType(kind.message_type.identity, kind.message_type.version, partition)
 
 
 def _as_bytes(value: object) -> bytes:

@@ -56,15 +56,15 @@ class Wait(NamedTuple):
 class Promise(msgspec.Struct, eq=False):
     """One wait: what may come, what has come, and until when.
 
-    It has a future only once somebody waits: most answers from the same node are there before that, and a future would be a
-    tenth of their cost.
+    It has a future and a deadline only once somebody waits: most answers from the same node are there before that, and the
+    two would be a sixth of their cost.
     """
 
     key: int
     wait: Wait
     timeout: float
     request: Message
-    queue: dict[int, int]
+    since_ns: int
     nodes: tuple[bytes, ...] = ()
     """Where the request was sent; empty if it stayed here."""
     is_held: bool = False
@@ -73,7 +73,8 @@ class Promise(msgspec.Struct, eq=False):
     is_over: bool = False
     answer: Any = None
     error: DeliveryError | None = None
-    future: Future[Any] | None = None
+    future: Future[None] | None = None
+    queue: dict[int, int] | None = None
 
     def end(self, answer: Any, error: DeliveryError | None = None) -> None:  # noqa: ANN401 - what the wait says
         """Keep the promise, or fail it. Whoever was cancelled meanwhile does not hear of it."""
@@ -81,14 +82,6 @@ class Promise(msgspec.Struct, eq=False):
         future = self.future
         if future is not None and not future.done():
             future.set_result(None)
-
-    def begin_wait(self, loop: asyncio.AbstractEventLoop) -> Future[Any]:
-        """What is done when the promise is over; its result says nothing."""
-        future: Future[Any] = Future(loop=loop)
-        self.future = future
-        if self.is_over:
-            future.set_result(None)
-        return future
 
 
 class Deadlines:
@@ -184,7 +177,10 @@ class MessageHub:
         node: bytes = b"",
         distribution: Distribution = Distribution.UNICAST,
     ) -> tuple[Envelope, Promise]:
-        """Make a message that starts a flow and waits for callbacks; returns it as it must be sent, and the promise."""
+        """Make a message that starts a flow and waits for callbacks; returns it as it must be sent, and the promise.
+
+        Whoever has sent it begins to wait, unless the promise is over by then.
+        """
         self._next_key = key = self._next_key + 1
         points = wait.points
         if kind in points:  # a request that answers itself comes straight back
@@ -209,8 +205,7 @@ class MessageHub:
             int(timeout * TICKS_PER_SECOND),
         )
         now_ns = self._now_ns()
-        queue = self._deadlines.add(key, timeout, now_ns)
-        self._promises[key] = promise = Promise(key, wait, timeout, message, queue)
+        self._promises[key] = promise = Promise(key, wait, timeout, message, now_ns)
         return Envelope(message, payload, now_ns), promise
 
     def promise(self, message: Message, wait: Wait, timeout: float) -> tuple[Envelope, Promise]:
@@ -228,9 +223,18 @@ class MessageHub:
             callback_receiver_node_identity=self._node,
         )
         now_ns = self._now_ns()
-        queue = self._deadlines.add(key, timeout, now_ns)
-        self._promises[key] = promise = Promise(key, wait, timeout, message, queue)
+        self._promises[key] = promise = Promise(key, wait, timeout, message, now_ns)
         return Envelope(message, None, now_ns), promise
+
+    def begin_wait(self, promise: Promise, loop: asyncio.AbstractEventLoop) -> Future[None]:
+        """Wait until a promise is over, at its deadline at the latest; what it came to is in the promise."""
+        future: Future[None] = Future(loop=loop)
+        promise.future = future
+        if promise.is_over:
+            future.set_result(None)
+        else:
+            promise.queue = self._deadlines.add(promise.key, promise.timeout, promise.since_ns)
+        return future
 
     def receive(self, envelope: Envelope) -> bool:
         """Take a callback; False if nobody waits for it any more."""
@@ -344,7 +348,8 @@ class MessageHub:
         if self._promises.pop(promise.key, None) is not None:
             if self._by_flow:
                 self._by_flow.pop(promise.request.correlation_id, None)
-            promise.queue.pop(promise.key, None)
+            if promise.queue is not None:
+                promise.queue.pop(promise.key, None)
 
 
 def read_failure(envelope: Envelope) -> DeliveryError:

@@ -385,16 +385,16 @@ class Node:
             envelope, promise = self._hub.request(type_of(payload), payload, wait, timeout, receiver, node, distribution)
         else:
             envelope, promise = self._hub.promise(message, wait, timeout)
-        full = self._send(envelope)
-        if full is not None or not promise.is_over:
-            future = promise.begin_wait(self._loop)
-            try:
+        try:
+            full = self._send(envelope)
+            if full is not None or not promise.is_over:
+                future = self._hub.begin_wait(promise, self._loop)
                 if full is not None:
                     await self._wait_for_room(full, envelope, future)
                 await future
-            except asyncio.CancelledError:
-                self._hub.abandon(promise)
-                raise
+        except BaseException:  # whoever asked was cancelled, or a tap raises
+            self._hub.abandon(promise)
+            raise
         if promise.error is not None:
             raise promise.error
         return promise.answer

@@ -5,7 +5,7 @@ A record says when, where and in which direction a message passed, and keeps its
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -84,6 +84,11 @@ def key_of(raw: bytes) -> str:
     return text if text.isprintable() else "0x" + raw.hex()
 
 
+TAP_CODES: Final = {tap: code for code, tap in enumerate(DIRECTIONS)}
+_TAP_NAMES: Final = [tap.encode() for tap in DIRECTIONS]
+_DIRECTION_NAMES: Final = [direction.encode() for direction in DIRECTIONS.values()]
+
+
 @dataclass(slots=True)
 class Records:
     """Records on their way into a batch: a list a column, or one value where all records have the same.
@@ -117,15 +122,14 @@ class Records:
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
         n = len(self)
-        codes = {tap: code for code, tap in enumerate(dict.fromkeys(self.tap))}
-        which = _numbers([codes[tap] for tap in self.tap], n)
+        taps = bytes(map(TAP_CODES.__getitem__, self.tap))
         return pa.RecordBatch.from_arrays(
             [
                 _numbers(self.seen_ns, n),
                 _numbers(self.mono_ns, n),
                 _texts(self.node, n),
-                _texts(list(codes), len(codes)).take(which),
-                _texts([DIRECTIONS[tap] for tap in codes], len(codes)).take(which),
+                _names(_TAP_NAMES, taps),
+                _names(_DIRECTION_NAMES, taps),
                 _texts(self.socket, n),
                 _numbers(self.seq, n),
                 _flags([self.encoded] * n if isinstance(self.encoded, bool) else self.encoded),
@@ -142,8 +146,6 @@ class Records:
 FLAT_FRAMES: Final = 4
 """Frames of a message that can be recorded flat: what v6 has."""
 
-_TAPS: Final = tuple(DIRECTIONS)
-TAP_CODES: Final = {tap: code for code, tap in enumerate(_TAPS)}
 FLAT_NUMBERS: Final = 4
 """Numbers of a flat record: both clocks, the sequence number and the code of the tap."""
 
@@ -162,23 +164,22 @@ class FlatRecords:
     def __init__(self, numbers: Sequence[int], frames: Sequence[bytes], node: str) -> None:
         count = len(numbers) // FLAT_NUMBERS
         columns = np.fromiter(numbers, np.int64, len(numbers)).reshape(count, FLAT_NUMBERS).T
-        self._seen_ns, self._mono_ns, self._seq, self._taps = np.ascontiguousarray(columns)
+        self._seen_ns, self._mono_ns, self._seq, taps = np.ascontiguousarray(columns)
+        self._taps = taps.astype(np.uint8).tobytes()
         self._frames = frames
         self._node = node
 
     def __len__(self) -> int:
-        return int(self._taps.size)
+        return len(self._taps)
 
     def counts(self) -> Counter[str]:
         """How many records there are of each tap."""
-        found = np.bincount(self._taps, minlength=len(_TAPS))
-        return Counter({tap: int(found[code]) for code, tap in enumerate(_TAPS) if found[code]})
+        return Counter({tap: found for code, tap in enumerate(DIRECTIONS) if (found := self._taps.count(code))})
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
         n = len(self)
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
-        which = numbers_array(self._taps)
         node, nothing, no_number, flags, whole = _alike(self._node, n)
         frames = _blobs(pa.binary(), self._frames)
         return pa.RecordBatch.from_arrays(
@@ -186,8 +187,8 @@ class FlatRecords:
                 numbers_array(self._seen_ns),
                 numbers_array(self._mono_ns),
                 node,
-                _texts(_TAPS, len(_TAPS)).take(which),
-                _texts([DIRECTIONS[tap] for tap in _TAPS], len(_TAPS)).take(which),
+                _names(_TAP_NAMES, self._taps),
+                _names(_DIRECTION_NAMES, self._taps),
                 nothing,
                 numbers_array(self._seq),
                 flags,
@@ -216,12 +217,12 @@ def frame_lists(rows: Sequence[Sequence[bytes]]) -> pa.Array:
     [[b'a', b'bc'], []]
     """
     frames = _blobs(pa.binary(), list(chain.from_iterable(rows)))
-    bounds = pa.py_buffer(_offsets(map(len, rows), len(rows)).astype(np.int32))
+    bounds = _offsets(np.fromiter(map(len, rows), np.int64, len(rows)))
     return pa.ListArray.from_buffers(pa.list_(pa.binary()), len(rows), [None, bounds], children=[frames])
 
 
 # Arrow arrays, made of buffers and taken apart again: `pa.array`, `pa.scalar` and all that calls them import pandas if it is
-# there, which takes longer than all the rest and has no business in a node.
+# there, and `take` imports all of `pyarrow.compute`: both take longer than all the rest and have no business in a node.
 
 
 def numbers_array(values: NDArray[np.int64]) -> pa.Array:
@@ -238,18 +239,17 @@ def numbers_of(column: pa.Array) -> NDArray[np.signedinteger]:
 
 
 def _blobs(kind: pa.DataType, blobs: Sequence[bytes], validity: pa.Buffer | None = None) -> pa.Array:
-    ends = _offsets(map(len, blobs), len(blobs))
-    if ends[-1] > MOST_BYTES:
-        raise OverflowError(f"{ends[-1]} bytes are too many for one batch")
-    return pa.Array.from_buffers(
-        kind, len(blobs), [validity, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(blobs))]
-    )
+    ends = _offsets(np.fromiter(map(len, blobs), np.int64, len(blobs)))  # first: they may be too many to be joined
+    return pa.Array.from_buffers(kind, len(blobs), [validity, ends, pa.py_buffer(b"".join(blobs))])
 
 
-def _offsets(sizes: Iterable[int], count: int) -> NDArray[np.int64]:
-    offsets = np.zeros(count + 1, np.int64)
-    offsets[1:] = np.fromiter(sizes, np.int64, count)
-    return np.cumsum(offsets, out=offsets)
+def _offsets(sizes: NDArray[np.signedinteger]) -> pa.Buffer:
+    total = int(sizes.sum(dtype=np.int64))
+    if total > MOST_BYTES:
+        raise OverflowError(f"{total} bytes are too many for one batch")
+    offsets = np.zeros(sizes.size + 1, np.int32)
+    np.cumsum(sizes, dtype=np.int32, out=offsets[1:])
+    return pa.py_buffer(offsets)
 
 
 def _numbers(values: Sequence[int] | None, count: int, validity: pa.Buffer | None = None) -> pa.Array:
@@ -273,8 +273,19 @@ def _texts(values: str | Sequence[str | None] | None, count: int) -> pa.Array:
     if values is None:
         return pa.nulls(count, pa.string())
     if isinstance(values, str):
-        return _blobs(pa.string(), [values.encode()]).take(numbers_array(np.zeros(count, np.int64)))
+        text = values.encode()
+        sizes = np.full(count, len(text), np.int64)
+        return pa.Array.from_buffers(pa.string(), count, [None, _offsets(sizes), pa.py_buffer(text * count)])
     return _blobs(pa.string(), [(value or "").encode() for value in values], _validity(values))
+
+
+def _names(names: Sequence[bytes], codes: bytes) -> pa.Array:
+    """One of a few texts for each. No code is a character of a text."""
+    sizes = np.fromiter(map(len, names), np.int64, len(names))[np.frombuffer(codes, np.uint8)]
+    content = codes
+    for code, name in enumerate(names):
+        content = content.replace(bytes([code]), name)
+    return pa.Array.from_buffers(pa.string(), len(codes), [None, _offsets(sizes), pa.py_buffer(content)])
 
 
 def _validity(values: Sequence[object]) -> pa.Buffer | None:

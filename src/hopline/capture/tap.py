@@ -265,17 +265,25 @@ class CaptureTap:
 
     def _run(self) -> None:
         is_last = False
+        emptied = time.monotonic()
         while not is_last:
-            self._wake.wait(_FLUSH_S)
+            is_woken = self._wake.wait(_FLUSH_S)
             self._wake.clear()
             self._is_woken = False
             is_last = self._is_closing  # before the rows are looked at: what comes later is dropped by the other side
             flushes = self._flushes[:]
             del self._flushes[: len(flushes)]
-            while self._numbers:
-                self._write_flat()
-            while self._rows:
-                self._write_some()
+            now = time.monotonic()
+            # All that waits now if it is time; else whole batches only: what came while one was written would make a small
+            # one, which costs as much.
+            is_due = is_last or bool(flushes) or not is_woken or now - emptied >= _FLUSH_S
+            emptied = now if is_due else emptied
+            flat, rows = len(self._numbers) // FLAT_NUMBERS, len(self._rows)
+            least = 1 if is_due else _BATCH_RECORDS
+            while flat >= least:
+                flat -= self._write_flat(flat)
+            while rows >= least:
+                rows -= self._write_rows(rows)
             self._report_dropped()
             try:
                 self._writer.tick()
@@ -286,9 +294,9 @@ class CaptureTap:
                 done.set()
         self._writer.close()
 
-    def _write_flat(self) -> None:
-        """Take a batch of flat records from the front and write it."""
-        count = min(len(self._numbers) // FLAT_NUMBERS, _BATCH_RECORDS)
+    def _write_flat(self, most: int) -> int:
+        """Take a batch of flat records from the front, at most so many, and write it; says how many it took."""
+        count = min(most, _BATCH_RECORDS)
         frames = self._frames[: count * FLAT_FRAMES]
         # As they were counted when they came.
         sizes = [len(body) + len(meta) + _OVERHEAD for body, meta in zip(frames[2::4], frames[3::4], strict=True)]
@@ -303,10 +311,11 @@ class CaptureTap:
         del self._frames[: count * FLAT_FRAMES]
         self._report_dropped()
         self._write(lambda: records, records.counts, size)
+        return count
 
-    def _write_some(self) -> None:
-        """Take a batch of rows from the front and write it."""
-        rows = self._rows[:_BATCH_RECORDS]
+    def _write_rows(self, most: int) -> int:
+        """Take a batch of rows from the front, at most so many, and write it; says how many it took."""
+        rows = self._rows[: min(most, _BATCH_RECORDS)]
         size = sum(map(_size, rows))
         if size > _BATCH_BYTES:
             sizes = list(accumulate(map(_size, rows)))
@@ -316,6 +325,7 @@ class CaptureTap:
         del self._rows[: len(rows)]
         self._report_dropped()
         self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows), size)
+        return len(rows)
 
     def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]], size: int) -> None:
         try:

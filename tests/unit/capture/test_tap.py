@@ -315,6 +315,24 @@ def test_a_tap_that_never_started_can_be_closed() -> None:
     assert CaptureTap("unused", owner=b"N1").close().written == 0
 
 
+def test_writing_does_not_import_compute() -> None:
+    # It would take a tenth of a second, with the interpreter held, at the first batch of a node that is at work.
+    probe = """
+import sys, tempfile
+from hopline.capture.tap import CaptureTap
+from hopline.wire import Message, encode
+with tempfile.TemporaryDirectory() as folder:
+    tap = CaptureTap(folder, owner=b"N1")
+    tap.start()
+    tap.on_message("hub_out", Message(identity=b"A", version=1, body=b"12345"), None, None)
+    tap.on_message("scaleout_out", Message(), encode(Message(identity=b"A", version=1)), None)
+    assert tap.close().written == 2
+print("pyarrow.compute" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 def test_neither_writing_nor_reading_imports_pandas() -> None:
     # It takes half a second and 60 MB, and numpy and pyarrow would bring it in at many places if it is there.
     probe = """

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -188,9 +189,10 @@ def _records(path: str, work: Work) -> Iterator[pa.RecordBatch]:
     folder = open_capture(path).folder
     for piece in work.share.pieces:
         for first_row, batch in PieceReading(folder, piece, _RECORDS, work.times):
-            rows = pc.add(pa.array(range(len(batch)), pa.int64()), first_row).cast(pa.string())
+            rows = pa.array(np.arange(first_row, first_row + len(batch))).cast(pa.string())
             named = batch.append_column("event_id", pc.binary_join_element_wise(piece.segment, rows, ":"))
-            yield named.filter(_within(batch["seen_ns"], work.times))
+            is_in = _within(batch["seen_ns"], work.times)
+            yield named if is_in.true_count == len(named) else named.filter(is_in)
 
 
 def _within(seen_ns: pa.Array, times: Times) -> pa.Array:

@@ -125,10 +125,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--kinds", default=",".join(KINDS), help="of formats, with commas between (default: all)")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if unknown := set(kinds) - KINDS.keys():
+        parser.error(f"no such kind: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
     folder = Path(tempfile.mkdtemp(prefix="hopline-bench-"))
     missed = False
     try:
-        kinds = options.kinds.split(",")
         for kind in kinds:
             (folder / kind).mkdir()
             make(folder / kind, KINDS[kind], options.messages)

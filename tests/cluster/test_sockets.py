@@ -18,10 +18,12 @@ from hopline.cluster.messages import control_frames
 from hopline.errors import TransportError
 from hopline.node.clock import LoopClock
 from hopline.payload.service import (
+    AckReadLease,
     Ballot,
     Health,
     HeartBeat,
     MessageContract,
+    NackReadLease,
     Ping,
     Pong,
     ReadLease,
@@ -339,31 +341,29 @@ def test_garbage_between_rendezvous_is_counted_and_the_lease_goes_on():
             times = {"lease_s": 1.0, "clock_drift_s": 0.05, "response_s": 0.1}
             async with leading(synod=own, members=members, **times) as rendezvous:
                 ear = make(zmq.SUB, connect=own)
-                while not rendezvous.books.refused:
-                    await one.send_multipart([b"junk"])
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.05)
+                kinds = {kind.identity: kind for kind in (AckReadLease, NackReadLease)}
+
+                async def is_answered(number):
+                    ballot = Ballot(utc_ticks(LoopClock().wall_ns()), b"one", number)
+                    while True:
+                        await one.send_multipart(control_frames(ReadLease(ballot)))  # again, until both ends listen
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(0.1):
+                                while not await is_about(ballot):
+                                    pass
+                                return
+
+                async def is_about(ballot):
+                    message = decode(await ear.recv_multipart()).message
+                    return message.identity in kinds and kinds[message.identity].read(message.body).ballot == ballot
+
+                await asyncio.wait_for(is_answered(1), 10)
                 before, junk = rendezvous.books.refused, broken(4)
                 for frames in junk:
                     await one.send_multipart(frames)
                 await eventually(lambda: rendezvous.books.refused >= before + len(junk))
                 rudely(own)
-
-                async def asks():
-                    while True:
-                        ballot = Ballot(utc_ticks(LoopClock().wall_ns()), b"one", 1)
-                        await one.send_multipart(control_frames(ReadLease(ballot)))
-                        await asyncio.sleep(0.1)
-
-                async def is_answered():
-                    while True:
-                        decoded = decode(await ear.recv_multipart())
-                        if decoded.message.identity in (b"KINO.ACKREADLEASE", b"KINO.NACKREADLEASE"):
-                            return
-
-                asking = asyncio.create_task(asks())
-                await asyncio.wait_for(is_answered(), 10)
-                asking.cancel()
+                await asyncio.wait_for(is_answered(2), 10)
                 assert not rendezvous.is_leader  # the others have not agreed to anything
 
     run(test())
@@ -405,7 +405,9 @@ def test_a_rendezvous_speaks_what_nodes_of_the_reference_do_and_so_do_all_nodes(
                 assert set(rendezvous.formats) == set(formats)
                 # Old formats are relayed, and not learned.
                 await bare.send_multipart(control_frames(Ping(), "v4"))
-                await asyncio.sleep(0.3)
+                refused = rendezvous.books.refused
+                await bare.send_multipart([b"junk"])  # behind it: when this is refused, that was taken
+                await eventually(lambda: rendezvous.books.refused == refused + 1)
                 assert set(rendezvous.formats) == set(formats)
             async with member(rendezvous, name="b") as b:
                 await eventually(lambda: b"a" in b.routes())

@@ -154,6 +154,7 @@ class FlatRecords:
     """Records of whole messages with four frames each, as a busy node hands them over: no list or tuple for each.
 
     What waits in lists and tuples is looked at by the garbage collector again and again, which costs more than all the rest.
+    Raises TypeError if a frame is no bytes.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
     >>> flat = FlatRecords([5, 6, 1, TAP_CODES["hub_out"]], frames, "N1")
@@ -166,7 +167,8 @@ class FlatRecords:
         columns = np.fromiter(numbers, np.int64, len(numbers)).reshape(count, FLAT_NUMBERS).T
         self._seen_ns, self._mono_ns, self._seq, taps = np.ascontiguousarray(columns)
         self._taps = taps.astype(np.uint8).tobytes()
-        self._frames = frames
+        self._sizes = np.fromiter(map(len, frames), np.int64, len(frames))
+        self._content = b"".join(frames)
         self._node = node
 
     def __len__(self) -> int:
@@ -181,7 +183,8 @@ class FlatRecords:
         n = len(self)
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
         node, nothing, no_number, flags, whole = _alike(self._node, n)
-        frames = _blobs(pa.binary(), self._frames)
+        content = pa.py_buffer(self._content)
+        frames = pa.Array.from_buffers(pa.binary(), self._sizes.size, [None, _offsets(self._sizes), content])
         return pa.RecordBatch.from_arrays(
             [
                 numbers_array(self._seen_ns),

@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import itemgetter
 from typing import Final
 
@@ -305,13 +305,30 @@ class CaptureTap:
             count = min(count, bisect_left(list(accumulate(sizes)), _BATCH_BYTES) + 1)
             size = sum(sizes[:count])
             del frames[count * FLAT_FRAMES :]
-        records = FlatRecords(self._numbers[: count * FLAT_NUMBERS], frames, self._node)
+        records = self._flat_records(self._numbers[: count * FLAT_NUMBERS], frames)
         self._in_hand = count
         del self._numbers[: count * FLAT_NUMBERS]
         del self._frames[: count * FLAT_FRAMES]
         self._report_dropped()
         self._write(lambda: records, records.counts, size)
         return count
+
+    def _flat_records(self, numbers: list[int], frames: list[bytes]) -> FlatRecords:
+        """Records of what waited flat. A frame that is no bytes is a mistake of ours; it costs its own message only."""
+        try:
+            return FlatRecords(numbers, frames, self._node)
+        except TypeError:
+            logger.exception("a message of the capture has a frame that is no bytes")
+        places = range(len(numbers) // FLAT_NUMBERS)
+        is_good = [
+            all(isinstance(frame, bytes) for frame in frames[at * FLAT_FRAMES : (at + 1) * FLAT_FRAMES]) for at in places
+        ]
+        good = list(compress(numbers, [flag for flag in is_good for _ in range(FLAT_NUMBERS)]))
+        records = FlatRecords(
+            good, list(compress(frames, [flag for flag in is_good for _ in range(FLAT_FRAMES)])), self._node
+        )
+        self._writer.lose(FlatRecords(numbers, [], self._node).counts() - records.counts())
+        return records
 
     def _write_rows(self, most: int) -> int:
         """Take a batch of rows from the front, at most so many, and write it; says how many it took."""

@@ -259,6 +259,14 @@ def test_what_waits_is_bounded_by_bytes_too(tmp_path: Path) -> None:
     assert tap.close().written == 4
 
 
+def test_rows_and_flat_records_share_the_bound(tmp_path: Path) -> None:
+    tap = CaptureTap(str(tmp_path), owner=b"N1", points=POINTS, most_records=5)
+    for _ in range(4):
+        tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
+        tap.on_message("hub_in", HELLO, None, None)
+    assert (tap.statistics().waiting, sum(tap.statistics().lost.values())) == (5, 3)
+
+
 def test_a_disk_that_hangs_does_not_hang_the_end(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     tap = tap_on("captures", filesystem=disk.filesystem)
@@ -295,6 +303,15 @@ def test_a_mistake_of_ours_costs_a_batch_and_not_the_thread(tmp_path: Path, capl
     tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
     statistics = tap.close()
     assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})
+
+
+def test_four_frames_that_are_no_bytes_are_counted_and_harm_no_other(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    tap.on_message("scaleout_in", HELLO, ["no", "bytes", "at", "all"], None)
+    tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})
+    assert [(row["seq"], row["frames"]) for row in rows(tmp_path)] == [(2, encode(HELLO))]
 
 
 def test_it_does_not_start_where_it_cannot_write(tmp_path: Path) -> None:

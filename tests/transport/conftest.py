@@ -19,3 +19,9 @@ def tcp(tmp_path: Path) -> World:
 @pytest.fixture
 def memory(tmp_path: Path) -> World:
     return World("memory", tmp_path)
+
+
+@pytest.fixture(params=["tcp", "tcp-uvloop"])
+def loops(request: pytest.FixtureRequest, tmp_path) -> World:
+    """Both event loops, for what depends on how they watch descriptors."""
+    return World(request.param, tmp_path)

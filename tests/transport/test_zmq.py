@@ -1,24 +1,20 @@
-"""ZeroMQ itself: the traps it sets, strangers at the door, keys, and peers that die."""
+"""ZeroMQ itself: the traps it sets, other sockets, and strangers at the door."""
 
 import asyncio
 import contextlib
 import itertools
 import random
 import resource
-import signal
 import socket
-import subprocess
-import sys
-import textwrap
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import zmq
 
 from hopline.errors import TransportError
-from hopline.transport import Curve, Limits
-from hopline.transport.base import BAD_HANDSHAKE, NOT_ASKED_FOR, UNKNOWN_KEY
+from hopline.transport import Limits
+from hopline.transport.base import BAD_HANDSHAKE, NOT_ASKED_FOR
 from tests.transport.harness import (
     LIMITS_OF_TEN,
     MORE_THAN_A_NETWORK_HOLDS,
@@ -35,12 +31,6 @@ MANY = 20_000
 
 ZMTP_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32)
 ZMTP_READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
-
-
-@pytest.fixture(params=["tcp", "tcp-uvloop"])
-def loops(request: pytest.FixtureRequest, tmp_path) -> World:
-    """Both event loops, for what depends on how they watch descriptors."""
-    return World(request.param, tmp_path)
 
 
 # --- traps ------------------------------------------------------------------------------------------------------------
@@ -136,29 +126,6 @@ def test_a_turn_of_the_loop_hands_over_so_many_and_no_more(loops: World):
         await peer.got(900)
         handle.cancel()
         assert max(before - after for before, after in itertools.pairwise(pending)) == 16
-
-
-@pytest.mark.slow
-def test_a_sender_that_is_held_back_does_not_take_its_peer_for_dead(tcp: World):
-    # Who does not read does not answer heartbeats either. To wait long enough without sleeping: a peer that really is
-    # dead, with the same heartbeats, is found to be so twice in a row.
-    @tcp.run
-    async def scenario():
-        full = await tcp.node(heartbeat_s=0.3, limits=MORE_THAN_A_NETWORK_HOLDS)
-        reader = await tcp.node(heartbeat_s=0.3)
-        link = await full.link(reader)
-        reader.transport.pause()
-        sent = fill_for_good(link)
-        for _ in range(2):
-            witness = await tcp.node(heartbeat_s=0.3)
-            async with peer_process() as dead:
-                await witness.link(dead.address)
-                dead.send_signal(signal.SIGSTOP)
-                await witness.until(lambda witness=witness: witness.lost)
-        assert full.lost == []
-        reader.transport.resume()
-        await reader.got(sent)
-        assert reader.bodies == bodies(sent)
 
 
 @pytest.mark.slow
@@ -430,207 +397,3 @@ def test_a_message_that_is_never_finished_reaches_nobody(tcp: World):
             half.send_multipart([b"", b"a head"], zmq.SNDMORE)
         await serves(tcp, node)
         assert len(node.messages) == 2
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
-
-OURS, THEIRS, OTHERS = (zmq.curve_keypair() for _ in range(3))
-
-
-def test_a_known_key_comes_in(loops: World):
-    @loops.run
-    async def scenario():
-        server = await loops.node(curve=Curve(*OURS, allowed_keys=frozenset({THEIRS[0]})))
-        keys = {server.address: OURS[0]}
-        client = await loops.node("", curve=Curve(*THEIRS), server_keys=keys)
-        link = await client.link(server)
-        for frames in messages(1000):
-            assert link.send(frames)
-        await server.got(1000)
-        assert server.bodies == bodies(1000)
-        assert server.refused == []
-
-
-def test_keys_of_peers_may_be_learned_later(tcp: World):
-    @tcp.run
-    async def scenario():
-        keys: dict[str, bytes] = {}
-        client = await tcp.node("", curve=Curve(*THEIRS), server_keys=keys)
-        server = await tcp.node(curve=Curve(*OURS, allowed_keys=frozenset({THEIRS[0]})))
-        with pytest.raises(TransportError, match="No server key") as caught:
-            client.connect(server)
-        assert caught.value.code == "TRANSPORT_BAD_KEY"
-        keys[server.address] = OURS[0]
-        await client.link(server)
-
-
-@pytest.mark.parametrize(
-    ("client_keys", "server_key", "reason"),
-    [
-        (OTHERS, OURS[0], UNKNOWN_KEY),
-        (THEIRS, OTHERS[0], BAD_HANDSHAKE),
-        (None, None, BAD_HANDSHAKE),
-    ],
-    ids=["unknown client", "wrong server", "no key"],
-)
-def test_any_other_key_stays_outside(tcp: World, client_keys, server_key, reason):
-    @tcp.run
-    async def scenario():
-        server = await tcp.node(curve=Curve(*OURS, allowed_keys=frozenset({THEIRS[0]})))
-        keys = {"curve": Curve(*client_keys), "server_keys": {server.address: server_key}} if client_keys else {}
-        client = await tcp.node("", **keys)
-        link = client.connect(server)
-        link.send(message(1))
-        await server.until(lambda: server.refused)
-        assert set(server.refused) == {(reason, 0)}
-        assert not link.is_connected
-        assert link.pending == 1
-        friend = await tcp.node("", curve=Curve(*THEIRS), server_keys={server.address: OURS[0]})
-        (await friend.link(server)).send(message(2))
-        await server.got(1)
-        assert server.bodies == [b"2"]
-        assert client.connected == []
-
-
-def test_a_node_with_keys_says_nothing_to_one_without(tcp: World):
-    @tcp.run
-    async def scenario():
-        server = await tcp.node()
-        client = await tcp.node("", curve=Curve(*THEIRS), server_keys={server.address: OURS[0]})
-        link = client.connect(server)
-        link.send(message(1))
-        await server.until(lambda: server.refused)
-        assert not link.is_connected
-        assert link.pending == 1
-        assert server.messages == []
-
-
-def test_without_allowed_keys_nobody_comes_in(tcp: World):
-    @tcp.run
-    async def scenario():
-        server = await tcp.node(curve=Curve(*OURS))
-        client = await tcp.node("", curve=Curve(*OURS), server_keys={server.address: OURS[0]})
-        client.connect(server)
-        await server.until(lambda: server.refused)
-        assert set(server.refused) == {(UNKNOWN_KEY, 0)}
-
-
-@pytest.mark.parametrize(
-    "key",
-    [b"", b"short", OURS[0][:-1], OURS[0] + b"x", b'"' * 40, b"\xff" * 40, "text" * 10],
-    ids=["empty", "short", "39", "41", "not Z85", "not ASCII", "text"],
-)
-def test_what_is_no_key(tcp: World, key):
-    for make in (
-        lambda: Curve(key, OURS[1]),
-        lambda: Curve(OURS[0], key),
-        lambda: Curve(*OURS, allowed_keys=frozenset({key})),
-    ):
-        with pytest.raises(TransportError, match="CURVE key") as caught:
-            make()
-        assert caught.value.code == "TRANSPORT_BAD_KEY"
-        assert not key or str(key) not in str(caught.value)
-
-    @tcp.run
-    async def scenario():
-        client = await tcp.node("", curve=Curve(*OURS), server_keys={"tcp://127.0.0.1:9": key})
-        with pytest.raises(TransportError, match="CURVE key"):
-            client.connect("tcp://127.0.0.1:9")
-
-
-def test_a_secret_is_not_shown():
-    assert OURS[1].decode() not in repr(Curve(*OURS))
-
-
-# --- processes --------------------------------------------------------------------------------------------------------
-
-PEER = textwrap.dedent(
-    """
-    import asyncio, sys
-    from hopline.transport import ZmqTransport
-    from tests.transport.harness import Recorder
-
-    class Peer(Recorder):
-        def on_message(self, frames):
-            print(frames[2].decode(), flush=True)
-
-    async def main():
-        transport = ZmqTransport(sys.argv[1], heartbeat_s=0.1)
-        await transport.start(Peer())
-        print(transport.address, flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(main())
-    """
-)
-
-
-class PeerProcess:
-    """Another process that prints its address and then the bodies that it gets."""
-
-    def __init__(self, process: subprocess.Popen, lines: asyncio.StreamReader) -> None:
-        self._process = process
-        self._lines = lines
-        self.address = ""
-
-    async def line(self) -> str:
-        async with asyncio.timeout(SECONDS):
-            return (await self._lines.readline()).decode().strip()
-
-    def send_signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-
-def start_peer(address: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", PEER, address], stdout=subprocess.PIPE)
-
-
-@asynccontextmanager
-async def peer_process(address: str = "tcp://127.0.0.1:0") -> AsyncIterator[PeerProcess]:
-    with start_peer(address) as process:
-        lines = asyncio.StreamReader()
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(lines), process.stdout
-        )
-        peer = PeerProcess(process, lines)
-        try:
-            peer.address = await peer.line()
-            yield peer
-        finally:
-            process.kill()
-            pipe.close()
-            await asyncio.sleep(0)  # it closes in the next turn
-
-
-@pytest.mark.slow
-def test_a_peer_that_is_killed_is_lost_and_its_successor_is_found(tcp: World):
-    @tcp.run
-    async def scenario():
-        node = await tcp.node()
-        async with peer_process() as peer:
-            link = await node.link(peer.address)
-            link.send(message(1))
-            assert await peer.line() == "1"
-            peer.send_signal(signal.SIGKILL)
-            await node.until(lambda: node.lost)
-        assert node.lost == [(link, [])]
-        assert link.send(message(2))
-        async with peer_process(link.address) as peer:
-            assert await peer.line() == "2"
-            assert link.is_connected
-            assert link.send(message(3))
-            assert await peer.line() == "3"
-
-
-@pytest.mark.slow
-def test_a_peer_that_is_frozen_is_lost(tcp: World):
-    @tcp.run
-    async def scenario():
-        node = await tcp.node(heartbeat_s=0.1)
-        async with peer_process() as peer:
-            link = await node.link(peer.address)
-            peer.send_signal(signal.SIGSTOP)
-            await node.until(lambda: node.lost)
-            peer.send_signal(signal.SIGCONT)
-            link.send(message(1))
-            assert await peer.line() == "1"

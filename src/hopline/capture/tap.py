@@ -1,16 +1,17 @@
 """The tap of a node that writes a capture: cheap on the event loop, everything else in a thread of its own.
 
-Theory of operation. The node calls `on_message` on its event loop; that takes the times, the next sequence number of the
-point and the frames, and puts them at the end of a list. The thread takes from the front of the list, builds batches and
-writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages are not recorded,
-but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
+Theory of operation. The node calls what `at` gives it for a point, on its event loop; that takes the times, the next
+sequence number of the point and the frames, and puts them at the end of a list. The thread takes from the front of the list,
+builds batches and writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages
+are not recorded, but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
 
 There are two such lists. What is usual on the network, four frames that are kept whole, waits flat: numbers in one list,
 frames in another, which cost the garbage collector nothing and become a batch without a look at each. All else waits in
 rows.
 
 Two threads share a list without a lock. One only appends, the other only cuts off the front, and each of these is one
-step of the interpreter. Counters that both look at are written by one of them only.
+step of the interpreter. Counters that both look at are written by one of them only; but for the mark at which the event
+loop looks closer, where the worst that can happen is one look too many, or a batch that waits for its time.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
 at once; the message around it cannot change, and is encoded by the thread.
@@ -49,12 +50,13 @@ POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
 
-_BATCH_RECORDS: Final = 2048
-"""Records of a batch. The thread holds the interpreter for 1.3 ms to build one, and the event loop may have to wait for
-that; with 4096 a message costs a tenth less and the wait is twice as long, with 1024 a fifth more. Measured."""
+_FULL_BYTES: Final = 1536 * 1024
+"""What has come by then makes a batch: some 3000 short messages. The thread holds the interpreter for a millisecond to build
+it, and the event loop may have to wait for that; with twice as much a message costs a little less, with half a lot more."""
 
+_BATCH_RECORDS: Final = 4096
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes from which on a batch is not made larger: bodies may be large."""
+"""Records and bytes from which on a batch is not made larger, however many wait: bodies may be large."""
 
 _FLUSH_S: Final = 0.2
 """Seconds that a record waits at most until it is handed to the disk."""
@@ -64,6 +66,9 @@ _OVERHEAD: Final = 256
 
 _size: Final = itemgetter(4)
 _NO_MESSAGE: Final = Message()
+
+See = Callable[[Message, list[bytes] | None, object], None]
+"""What sees a message pass: the message, its bytes if it has any, its payload if that is an object."""
 
 _Row = tuple[str, int, int, int, int, list[bytes], Message | None]
 """Point, sequence number, both clocks, size, frames; or the body alone, and the message it belongs to."""
@@ -136,8 +141,7 @@ class CaptureTap:
             raise ValueError(f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(DIRECTIONS))}")
         self.points = frozenset(points)
         self.sees_ends = False
-        choice = Choice(identities, domains, sample)
-        self._choice = None if choice.takes_all else choice
+        self._choice = Choice(identities, domains, sample)
         self._node = key_of(owner)
         self._most_body = body_bytes(body)
         self._writer = CaptureWriter(
@@ -151,14 +155,15 @@ class CaptureTap:
         )
         self._wall_ns = wall_ns
         self._mono_ns = mono_ns
-        self._most_records = most_records  # 0 once it is closing
         self._most_bytes = most_bytes
+        # So heavy that `most_records` of them are `most_bytes` at least: one bound, and one look, for both.
+        self._overhead = max(_OVERHEAD, -(-most_bytes // max(most_records, 1)))
+        self._batch_bytes = min(_FULL_BYTES, most_bytes)
         self._templates = Templates()
         # Written by the event loop only.
         self._rows: list[_Row] = []
         self._numbers: list[int] = []
         self._frames: list[bytes] = []  # appended before their numbers
-        self._seq = dict.fromkeys(DIRECTIONS, 0)
         self._dropped = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_in = 0
         # Written by the thread only.
@@ -167,11 +172,12 @@ class CaptureTap:
         self._full_at = most_bytes
         self._in_hand = 0
         # Between the two.
-        self._is_woken = False
+        self._mark = self._batch_bytes
         self._is_closing = False
         self._wake = threading.Event()
         self._flushes: list[threading.Event] = []
         self._thread: threading.Thread | None = None
+        self._eyes = {point: self._eye(point) for point in DIRECTIONS}
 
     def start(self) -> None:
         """Begin the first segment and the thread; raises CaptureError if the folder cannot be written to."""
@@ -185,7 +191,7 @@ class CaptureTap:
         A disk that hangs does not hang the node: after `timeout_s` what still waits is given up, and is in `waiting`.
         """
         self._is_closing = True
-        self._most_records = 0
+        self._mark = 0
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -208,7 +214,7 @@ class CaptureTap:
         for point, count in self._dropped.items():
             lost[point] += count - self._reported[point]
         return TapStatistics(
-            seen=sum(self._seq.values()),
+            seen=sum(count() for _, count in self._eyes.values()),
             waiting=len(self._rows) + len(self._numbers) // FLAT_NUMBERS + self._in_hand,
             written=writer.written,
             lost={point: count for point, count in sorted(lost.items()) if count},
@@ -220,42 +226,69 @@ class CaptureTap:
 
     # On the event loop.
 
+    def at(self, point: str) -> See:
+        """What to call when a message passes a point; it never blocks and never raises."""
+        return self._eyes[point][0]
+
     def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:
-        """See a message pass; never blocks and never raises."""
-        if self._choice is not None and not self._choice.takes(message, frames):
-            return
-        self._seq[point] = seq = self._seq[point] + 1
-        rows, numbers = self._rows, self._numbers
-        count = len(rows) + len(numbers) // FLAT_NUMBERS
-        if count >= self._most_records or self._bytes_in >= self._full_at:
-            self._dropped[point] += 1
-            return
-        if frames is not None and len(frames) == FLAT_FRAMES and self._most_body is None:
-            # All that can be large: looking at each frame would be a quarter of the time spent here.
-            size = len(frames[2]) + len(frames[3]) + _OVERHEAD
-            self._frames += frames
-            numbers += (self._wall_ns(), self._mono_ns(), seq, TAP_CODES[point])
-        elif frames is None:
-            body = _body_of(message, payload)
-            if body is None:
+        """See a message pass: for those who do not ask `at` first."""
+        self._eyes[point][0](message, frames, payload)
+
+    def _eye(self, point: str) -> tuple[See, Callable[[], int]]:
+        """What sees the messages of a point, and what says how many it has numbered.
+
+        It runs for every message of a busy node, so it holds all it needs: looking up attributes would be a third of it.
+        """
+        takes = None if self._choice.takes_all else self._choice.takes
+        is_flat, overhead, code = self._most_body is None, self._overhead, TAP_CODES[point]
+        rows, flat_frames, numbers = self._rows, self._frames, self._numbers
+        wall_ns, mono_ns = self._wall_ns, self._mono_ns
+        seq = 0
+
+        def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
+            nonlocal seq, flat_frames, numbers  # the lists stay the same: `+=` is the cheapest way to add to one
+            if takes is not None and not takes(message, frames):
+                return
+            seq += 1
+            load = self._bytes_in
+            if load >= self._mark and self._is_full():
                 self._dropped[point] += 1
                 return
-            size = len(body) + _OVERHEAD
-            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, [body], message))
-        else:
-            size = sum(map(len, frames)) + _OVERHEAD
-            rows.append((point, seq, self._wall_ns(), self._mono_ns(), size, frames, None))
-        self._bytes_in += size
-        if count >= _BATCH_RECORDS and not self._is_woken:
-            self._is_woken = True
+            if is_flat and frames is not None and len(frames) == FLAT_FRAMES:
+                # All that can be large: looking at each frame would be a quarter of the time spent here.
+                self._bytes_in = load + len(frames[2]) + len(frames[3]) + overhead
+                flat_frames += frames
+                numbers += wall_ns(), mono_ns(), seq, code
+                return
+            if frames is None:
+                body = _body_of(message, payload)
+                if body is None:
+                    self._dropped[point] += 1
+                    return
+                size = len(body) + overhead
+                rows.append((point, seq, wall_ns(), mono_ns(), size, [body], message))
+            else:
+                size = sum(map(len, frames)) + overhead
+                rows.append((point, seq, wall_ns(), mono_ns(), size, frames, None))
+            self._bytes_in = load + size
+
+        return see, lambda: seq
+
+    def _is_full(self) -> bool:
+        """Whether no more may wait. It is looked only when there is a batch, so the thread is woken."""
+        if self._is_closing:
+            return True
+        if not self._wake.is_set():
             self._wake.set()
+        self._mark = self._full_at
+        return self._bytes_in >= self._full_at
 
     def on_broken(self, frames: list[bytes]) -> None:
         """Record what came over the network and is no message.
 
         Not if only some messages are wanted, or not all of their bodies: nobody knows what this one is, or where its body.
         """
-        if self._choice is None and self._most_body is None:
+        if self._choice.takes_all and self._most_body is None:
             self.on_message("scaleout_in", _NO_MESSAGE, frames, None)
 
     def on_end(self, end: str, message: Message | None, reason: str) -> None:
@@ -269,21 +302,21 @@ class CaptureTap:
         while not is_last:
             is_woken = self._wake.wait(_FLUSH_S)
             self._wake.clear()
-            self._is_woken = False
-            is_last = self._is_closing  # before the rows are looked at: what comes later is dropped by the other side
+            is_last = self._is_closing
+            if is_last:
+                self._mark = 0  # before the rows are looked at: what comes later is dropped by the other side
             flushes = self._flushes[:]
             del self._flushes[: len(flushes)]
             now = time.monotonic()
-            # All that waits now if it is time; else whole batches only: what came while one was written would make a small
-            # one, which costs as much.
+            # All that waits if it is time, or if it makes a batch: a small one costs as much.
             is_due = is_last or bool(flushes) or not is_woken or now - emptied >= _FLUSH_S
             emptied = now if is_due else emptied
-            flat, rows = len(self._numbers) // FLAT_NUMBERS, len(self._rows)
-            least = 1 if is_due else _BATCH_RECORDS
-            while flat >= least:
-                flat -= self._write_flat(flat)
-            while rows >= least:
-                rows -= self._write_rows(rows)
+            if is_due or self._bytes_in - self._bytes_out >= self._batch_bytes:
+                flat, rows = len(self._numbers) // FLAT_NUMBERS, len(self._rows)
+                while flat:
+                    flat -= self._write_flat(flat)
+                while rows:
+                    rows -= self._write_rows(rows)
             self._report_dropped()
             try:
                 self._writer.tick()
@@ -298,19 +331,19 @@ class CaptureTap:
         """Take a batch of flat records from the front, at most so many, and write it; says how many it took."""
         count = min(most, _BATCH_RECORDS)
         frames = self._frames[: count * FLAT_FRAMES]
-        # As they were counted when they came.
-        sizes = [len(body) + len(meta) + _OVERHEAD for body, meta in zip(frames[2::4], frames[3::4], strict=True)]
-        size = sum(sizes)
+        bodies, metas = frames[2::FLAT_FRAMES], frames[3::FLAT_FRAMES]  # as they were counted when they came
+        size = sum(map(len, bodies)) + sum(map(len, metas))
         if size > _BATCH_BYTES:
-            count = min(count, bisect_left(list(accumulate(sizes)), _BATCH_BYTES) + 1)
-            size = sum(sizes[:count])
+            sizes = list(accumulate(len(body) + len(meta) for body, meta in zip(bodies, metas, strict=True)))
+            count = min(count, bisect_left(sizes, _BATCH_BYTES) + 1)
+            size = sizes[count - 1]
             del frames[count * FLAT_FRAMES :]
         records = self._flat_records(self._numbers[: count * FLAT_NUMBERS], frames)
         self._in_hand = count
         del self._numbers[: count * FLAT_NUMBERS]
         del self._frames[: count * FLAT_FRAMES]
-        self._report_dropped()
-        self._write(lambda: records, records.counts, size)
+        self._took(size + count * self._overhead)
+        self._write(lambda: records, records.counts)
         return count
 
     def _flat_records(self, numbers: list[int], frames: list[bytes]) -> FlatRecords:
@@ -333,18 +366,22 @@ class CaptureTap:
     def _write_rows(self, most: int) -> int:
         """Take a batch of rows from the front, at most so many, and write it; says how many it took."""
         rows = self._rows[: min(most, _BATCH_RECORDS)]
-        size = sum(map(_size, rows))
-        if size > _BATCH_BYTES:
-            sizes = list(accumulate(map(_size, rows)))
-            del rows[bisect_left(sizes, _BATCH_BYTES) + 1 :]
-            size = sizes[len(rows) - 1]
+        sizes = list(accumulate(map(_size, rows)))
+        del rows[bisect_left(sizes, _BATCH_BYTES) + 1 :]
         self._in_hand = len(rows)
         del self._rows[: len(rows)]
-        self._report_dropped()
-        self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows), size)
+        self._took(sizes[len(rows) - 1])
+        self._write(lambda: self._records_of(rows), lambda: Counter(row[0] for row in rows))
         return len(rows)
 
-    def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]], size: int) -> None:
+    def _took(self, size: int) -> None:
+        """Note that so many bytes wait no more, so that others may come."""
+        self._bytes_out += size
+        self._full_at = self._bytes_out + self._most_bytes
+        self._mark = 0 if self._is_closing else self._bytes_out + self._batch_bytes
+        self._report_dropped()
+
+    def _write(self, make: Callable[[], Records | FlatRecords], counts: Callable[[], Counter[str]]) -> None:
         try:
             self._writer.write(make())
         except Exception:
@@ -352,8 +389,6 @@ class CaptureTap:
             logger.exception("a batch of the capture could not be made")
             self._writer.lose(counts())
         self._in_hand = 0
-        self._bytes_out += size
-        self._full_at = self._bytes_out + self._most_bytes
 
     def _report_dropped(self) -> None:
         dropped = Counter({point: count - self._reported[point] for point, count in self._dropped.items()})

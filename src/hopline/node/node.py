@@ -414,9 +414,9 @@ class Node:
 
     def _send(self, envelope: Envelope) -> Waits | None:
         self._books.sent_locally += 1
-        if self._taps.all:
-            for tap in self._taps.hub_out:
-                tap.on_message("hub_out", envelope.message, None, envelope.payload)
+        see = self._taps.hub_out
+        if see is not None:
+            see(envelope.message, None, envelope.payload)
         return self._router.dispatch(envelope)
 
     async def _wait_for_room(self, full: Waits, envelope: Envelope, over: asyncio.Future[Any] | None = None) -> None:

@@ -67,9 +67,9 @@ class Outputs:
             since_ns = self._clock.now_ns() if output.ttl else 0
             envelope = Envelope(inherit_flow(_addressed(output), parent.message), payload, since_ns)
         self._books.sent_locally += 1
-        if self._taps.all:
-            for tap in self._taps.actor_out:
-                tap.on_message("actor_out", envelope.message, None, payload)
+        see = self._taps.actor_out
+        if see is not None:
+            see(envelope.message, None, payload)
         full = self._dispatch(envelope)
         return None if full is None else _Parked(self._router, full, envelope)
 

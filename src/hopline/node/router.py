@@ -144,8 +144,9 @@ class MessageRouter:
         if self._is_trying:
             self._try_held()  # first: nobody overtakes what was held
         if self._is_tapped:
-            for tap in self._taps.router_in:
-                tap.on_message("router_in", message, None, envelope.payload)
+            see = self._taps.router_in
+            if see is not None:
+                see(message, None, envelope.payload)
         local, remote = self.table.choose(message, without=without)
         if message.distribution or len(local) > 1:
             self._spread(envelope, local, remote)
@@ -178,8 +179,9 @@ class MessageRouter:
         """Hand a message to our hub: a promise is kept, or nobody waits any more."""
         message = envelope.message
         if self._is_tapped:
-            for tap in self._taps.hub_in:
-                tap.on_message("hub_in", message, None, envelope.payload)
+            see = self._taps.hub_in
+            if see is not None:
+                see(message, None, envelope.payload)
         if not self.hub.receive(envelope):
             self.end_badly(envelope, "EXPIRED", "nobody waits for this answer any more")
             return
@@ -195,8 +197,9 @@ class MessageRouter:
             return None
         message = envelope.message
         if self._is_tapped:
-            for tap in self._taps.actor_in:
-                tap.on_message("actor_in", message, None, envelope.payload)
+            see = self._taps.actor_in
+            if see is not None:
+                see(message, None, envelope.payload)
         wants_receipt = RECEIPT in message.callback_points
         if wants_receipt:
             envelope.message = _without_receipt(message)
@@ -261,8 +264,9 @@ class MessageRouter:
     def sent(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message has left for another node, and with which bytes."""
         self.books.forwarded += 1
-        for tap in self._taps.scaleout_out:
-            tap.on_message("scaleout_out", message, frames, None)
+        see = self._taps.scaleout_out
+        if see is not None:
+            see(message, frames, None)
         if self._is_watched:
             self._ended("forwarded", message, "")
 
@@ -334,13 +338,14 @@ class MessageRouter:
         try:
             decoded = self._templates.decode(frames)
         except WireError as error:
-            for tap in self._taps.scaleout_in:
+            for tap in self._taps.broken:
                 tap.on_broken(frames)
             self._reject(None, frames, error.code, str(error))
             return None
         message = decoded.message
-        for tap in self._taps.scaleout_in:
-            tap.on_message("scaleout_in", message, frames, None)
+        see = self._taps.scaleout_in
+        if see is not None:
+            see(message, frames, None)
         if self.guard is not None:
             fault = self.guard.fault(decoded)
             if fault is not None:
@@ -374,8 +379,9 @@ class MessageRouter:
 
     def _take_service(self, frames: list[bytes], decoded: Decoded, serve: Callable[[Decoded], bool]) -> None:
         message = decoded.message
-        for tap in self._taps.scaleout_in:
-            tap.on_message("scaleout_in", message, frames, None)
+        see = self._taps.scaleout_in
+        if see is not None:
+            see(message, frames, None)
         fault = self.guard.fault(decoded) if self.guard is not None else None
         try:
             if fault is None and not serve(decoded):

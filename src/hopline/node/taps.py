@@ -1,6 +1,7 @@
 """Taps: what a node lets others see of its messages. A capture is a tap; the node does not know it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Literal, Protocol, get_args
 
 from hopline.wire import Message
@@ -9,6 +10,10 @@ Point = Literal["hub_out", "router_in", "scaleout_out", "scaleout_in", "actor_in
 
 POINTS: frozenset[Point] = frozenset(get_args(Point))
 """Every place where a message can be seen: leaving and reaching hubs, actors and the network, and entering the router."""
+
+
+See = Callable[[Message, list[bytes] | None, object], None]
+"""What sees a message pass one point: the arguments of `on_message` but the first."""
 
 
 class Tap(Protocol):
@@ -30,6 +35,10 @@ class Tap(Protocol):
         """
         return
 
+    def at(self, point: Point) -> See:
+        """What a node calls at a point, asked for once: `on_message`. A tap in a hurry may give something quicker."""
+        return partial(self.on_message, point)
+
     def on_broken(self, frames: list[bytes]) -> None:  # noqa: ARG002
         """See something come over the network (at `scaleout_in`) that is no message."""
         return
@@ -40,7 +49,7 @@ class Tap(Protocol):
 
 
 class Taps:
-    """The taps of a node, sorted by point: a point where nobody looks costs one glance."""
+    """What to call at each point, for all taps of a node: None where nobody looks, which costs one glance."""
 
     def __init__(self, taps: Iterable[Tap] = ()) -> None:
         self.use(taps)
@@ -55,7 +64,17 @@ class Taps:
         self.actor_in = self._at("actor_in")
         self.actor_out = self._at("actor_out")
         self.hub_in = self._at("hub_in")
+        self.broken = tuple(tap for tap in self.all if "scaleout_in" in tap.points)
         self.ends = tuple(tap for tap in self.all if tap.sees_ends)
 
-    def _at(self, point: Point) -> tuple[Tap, ...]:
-        return tuple(tap for tap in self.all if point in tap.points)
+    def _at(self, point: Point) -> See | None:
+        looking = [tap.at(point) for tap in self.all if point in tap.points]
+        return _all_of(looking) if len(looking) > 1 else next(iter(looking), None)
+
+
+def _all_of(looking: list[See]) -> See:
+    def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
+        for each in looking:
+            each(message, frames, payload)
+
+    return see

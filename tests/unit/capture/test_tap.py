@@ -222,6 +222,13 @@ def test_many_messages_arrive_in_order_and_none_is_missing(tmp_path: Path) -> No
     assert {stream.tap: stream.last_seq for stream in report.streams} == {"scaleout_in": 10_000, "scaleout_out": 10_000}
 
 
+def test_a_clock_before_1970_is_recorded(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path, wall_ns=Clock(-5), mono_ns=Clock(-7))
+    tap.at("scaleout_in")(HELLO, encode(HELLO), None)
+    tap.close()
+    assert [(row["seen_ns"], row["mono_ns"], row["seq"]) for row in rows(tmp_path)] == [(-5, -7, 1)]
+
+
 def test_a_slow_disk_costs_messages_and_never_the_node(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     tap = tap_on("captures", filesystem=disk.filesystem, most_records=10)

@@ -380,6 +380,29 @@ def test_an_ask_that_a_tap_breaks_leaves_nothing_behind():
     run(test)
 
 
+def test_several_taps_see_the_same_in_their_order():
+    seen = []
+
+    class Watcher(Tap):
+        def __init__(self, name, points):
+            self.name, self.points = name, points
+
+        def on_message(self, point, message, frames, payload):
+            seen.append((self.name, point, message.identity, frames, payload))
+
+    async def test():
+        taps = [Watcher("a", {"hub_out"}), Watcher("b", {"hub_in", "hub_out"})]
+        async with Node(actors=[Greeter()], taps=taps) as node:
+            await node.ask(Hello("x"), Ehhlo)
+            node.remove_tap(taps[0])
+            await node.tell(Hello("y"))
+
+    run(test)
+    first = ("hub_out", b"HELLO", None, Hello("x"))
+    last = ("b", "hub_out", b"HELLO", None, Hello("y"))
+    assert seen == [("a", *first), ("b", *first), ("b", "hub_in", b"EHHLO", None, seen[2][-1]), last]
+
+
 def test_taps_see_every_step_and_every_end():
     seen, ends = [], []
 

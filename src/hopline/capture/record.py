@@ -155,50 +155,74 @@ _UNSIGNED: Final = "L" if array("L").itemsize == 8 else "Q"
 """The quickest of the types of `array` that have eight bytes."""
 
 
+@dataclass(slots=True)
 class FlatRecords:
     """Records of whole messages with four frames each, as a busy node hands them over: no list or tuple for each.
 
     What waits in lists and tuples is looked at by the garbage collector again and again, which costs more than all the rest.
-    Raises TypeError if a frame is no bytes.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
-    >>> flat = FlatRecords([5, 6, 1, TAP_CODES["hub_out"]], frames, "N1")
+    >>> flat = FlatRecords.of([5, 6, 1, TAP_CODES["hub_out"]], frames, "N1")
     >>> flat.to_batch() == Records([5], [1], ["hub_out"], [frames], "N1", [6]).to_batch()
     True
+    >>> len(FlatRecords.joined([flat, flat]))
+    2
     """
 
-    def __init__(self, numbers: list[int], frames: Sequence[bytes], node: str) -> None:
-        count = len(numbers) // FLAT_NUMBERS
-        columns = _whole_numbers(numbers).reshape(count, FLAT_NUMBERS).T
-        self._seen_ns, self._mono_ns, self._seq, taps = np.ascontiguousarray(columns)
-        self._taps = taps.astype(np.uint8).tobytes()
-        self._sizes = _whole_numbers(list(map(len, frames)))
-        self._content = b"".join(frames)
-        self._node = node
+    numbers: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    content: bytes
+    node: str
+
+    @classmethod
+    def of(cls, numbers: list[int], frames: list[bytes], node: str) -> "FlatRecords":
+        """Records of numbers and frames, so many of each; raises TypeError if a frame is no bytes."""
+        return cls(_whole_numbers(numbers), _whole_numbers(list(map(len, frames))), b"".join(frames), node)
+
+    @classmethod
+    def joined(cls, several: Sequence["FlatRecords"]) -> "FlatRecords":
+        """All records of several of one node, in their order."""
+        return cls(
+            np.concatenate([one.numbers for one in several]),
+            np.concatenate([one.sizes for one in several]),
+            b"".join([one.content for one in several]),
+            several[0].node,
+        )
 
     def __len__(self) -> int:
-        return len(self._taps)
+        return self.numbers.size // FLAT_NUMBERS
+
+    @property
+    def large_size(self) -> int:
+        """Bytes of those frames that can be large: the last two of each."""
+        return int(self.sizes[2::FLAT_FRAMES].sum() + self.sizes[3::FLAT_FRAMES].sum())
+
+    @property
+    def _taps(self) -> bytes:
+        return self.numbers[FLAT_NUMBERS - 1 :: FLAT_NUMBERS].astype(np.uint8).tobytes()
 
     def counts(self) -> Counter[str]:
         """How many records there are of each tap."""
-        return Counter({tap: found for code, tap in enumerate(DIRECTIONS) if (found := self._taps.count(code))})
+        taps = self._taps
+        return Counter({tap: found for code, tap in enumerate(DIRECTIONS) if (found := taps.count(code))})
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
-        n = len(self)
+        n, taps = len(self), self._taps
+        seen_ns, mono_ns, seq, _ = np.ascontiguousarray(self.numbers.reshape(n, FLAT_NUMBERS).T)
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
-        node, nothing, no_number, flags, whole = _alike(self._node, n)
-        content = pa.py_buffer(self._content)
-        frames = pa.Array.from_buffers(pa.binary(), self._sizes.size, [None, _offsets(self._sizes), content])
+        same, nothing, no_number, flags, whole = _alike(self.node, n)
+        content = pa.py_buffer(self.content)
+        frames = pa.Array.from_buffers(pa.binary(), self.sizes.size, [None, _offsets(self.sizes), content])
         return pa.RecordBatch.from_arrays(
             [
-                numbers_array(self._seen_ns),
-                numbers_array(self._mono_ns),
-                node,
-                _names(_TAP_NAMES, self._taps),
-                _names(_DIRECTION_NAMES, self._taps),
+                numbers_array(seen_ns),
+                numbers_array(mono_ns),
+                same,
+                _names(_TAP_NAMES, taps),
+                _names(_DIRECTION_NAMES, taps),
                 nothing,
-                numbers_array(self._seq),
+                numbers_array(seq),
                 flags,
                 whole,
                 no_number,

@@ -36,11 +36,11 @@ install: .venv/installed ## make .venv with the hopline command
 demo: .venv/installed-spark ## see it work: a network, a capture of it, Spark, a report
 	$(PY) examples/demo.py
 
-test: .venv/installed-dev ## run everything: coverage of the pure rooms, a short fuzz, all tests
+# The pure rooms have been tried by then, and the fuzzer has a test that runs it.
+test: .venv/installed-dev ## run everything: the pure rooms with their coverage, then all other tests
 	$(PY) -m pytest -qq --cov --cov-report= $(PURE_TESTS)
 	$(PY) -m coverage report --fail-under=100 --include='$(PURE_SOURCE)' --omit='$(NOT_COUNTED)'
-	$(PY) tests/fuzz/run.py
-	$(PY) -m pytest $(PARALLEL) -m "not heavy"
+	$(PY) -m pytest $(PARALLEL) -m "not heavy" $(PURE_TESTS:%=--ignore=%)
 	$(PY) -m pytest -m heavy
 
 quick: .venv/installed-dev ## run the fast tests, in under a minute

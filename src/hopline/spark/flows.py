@@ -10,8 +10,13 @@ no further move:
     flow
 
 Numbers only, because then Spark adds up in hash tables that spill; texts would make it sort. So the root of a flow - its
-type and its node - travels as a hash, and is given its texts back at the end from the few that there are. A message is a
-hash too: it is told from others of its flow only, and of a million two agree in one of 37 million such flows.
+type, who sent it and who saw it - travels as a hash, and is given its texts back at the end from the few that there are. A
+message is a hash too: it is told from others of its flow only, and of a million two agree in one of 37 million such flows.
+
+Messages are read twice: once narrowly, for the sorts of sightings that there are, of which nodes get their numbers and roots
+their texts; and once for all else. Of a trail only the nodes are read, and what was inherited is its beginning: to read
+`parent_trail` as well would cost more than to look there. Of two million messages every stage that Spark has to plan costs
+as much as some columns, so there are few of them.
 
 The nodes of a flow are bits of one number: the first nodes of a capture have one each. Only if there are more than bits, a
 sighting at one of the others adds a row, in which the node is the thing that counts once.
@@ -30,11 +35,14 @@ from pyspark.sql.window import Window
 
 from hopline.spark.callbacks import EXCEPTION_KEY
 from hopline.spark.hops import NS_PER_MS, timestamp_of
-from hopline.spark.nodes import AWAY, CAME, names
+from hopline.spark.nodes import AWAY, CAME, senders
 from hopline.spark.tables import FLOWS, conform
-from hopline.spark.trails import is_flow
+from hopline.spark.trails import inherited_size, is_flow
 
 _FLOW: Final = "correlation_key"
+
+_WAY: Final = "trail.node_key"
+"""A trail without its URIs: wherever the trail itself is named, they are read too."""
 
 _MESSAGE, _FAILURE, _FAR_NODE, *_REST = range(9)
 """What a row counts: a message, one that reports a failure, a node without a bit,"""
@@ -74,6 +82,9 @@ _LATEST_NS: Final = 2**61 - 1
 _BITS: Final = 63
 """Nodes that have a bit of their own: a number of 64 bits has a sign."""
 
+_NOTHING, _LIVE, _TOLD = range(3)
+"""What a sort of sightings tells of names: nothing; that a node is captured under its identity; or who sent."""
+
 _SHORT: Final = 4
 """Entries of a trail that are compared one by one. Hardly one is longer, and what goes through any number is slow."""
 
@@ -94,7 +105,8 @@ def flows(
         fates: of `expiries.find_fates`; without it `expired` is 0.
         verdicts: of `signatures.judge`; without it `invalid_signatures` is null.
     """
-    numbered = _numbered(messages)
+    seen = _seen(messages)
+    numbered = _numbered(seen)
     parts = [_of_messages(messages, numbered), _of_far_nodes(messages, numbered), _of_callbacks(callbacks), _of_moves(moves)]
     if fates is not None:
         parts.append(_of_fates(fates))
@@ -102,7 +114,7 @@ def flows(
         parts.append(_of_verdicts(verdicts))
     rows = reduce(DataFrame.unionByName, parts)
     found = _added_up(rows.where(is_flow()).repartition(_FLOW))
-    found = found.join(_roots(messages), "root", "left")
+    found = found.join(_roots(seen), "root", "left")
     network = sf.col("network")
     found = found.withColumns(
         {
@@ -129,39 +141,46 @@ def _row(rows: DataFrame, counts: int | Column, **known: Column) -> DataFrame:
 
 
 def _of_messages(messages: DataFrame, numbered: DataFrame) -> DataFrame:
-    parent = sf.col("parent_trail")
-    # As a set: where readers reverse trails, two messages of one step may have it in two orders.
-    step = sf.when(sf.size(parent) < 2, sf.xxhash64(parent)).otherwise(sf.xxhash64(sf.sort_array(parent)))
-    rank = sf.when(sf.size(parent) > 0, 2).when(sf.col("direction") == "in", 1).otherwise(0)
+    rank = sf.when(inherited_size(_WAY) > 0, 2).when(sf.col("direction") == "in", 1).otherwise(0)
     seen = sf.greatest(sf.least("seen_ns", sf.lit(_LATEST_NS)), sf.lit(0))
     return _row(
-        messages.join(sf.broadcast(numbered), "node_key", "left"),
+        messages.join(sf.broadcast(numbered), _node() == sf.col("node"), "left"),
         sf.when(sf.col("identity_key") == EXCEPTION_KEY, _FAILURE).otherwise(_MESSAGE),
         thing=sf.xxhash64("message_uid", "occurrence"),
         amount=sf.col("tap").isin(*AWAY, *CAME).cast("int"),
-        step=step,
+        step=_step(),
         seen_ns=sf.col("seen_ns"),
         nearness=sf.shiftleft(rank.cast("bigint"), 61).bitwiseOR(seen),
-        root=sf.xxhash64("identity_key", _root_node()),
+        root=sf.xxhash64("identity_key", _sender(), "node_key"),
         hops=sf.col("hops"),
         depth=_depth(),
         nodes=sf.when(sf.col("number") < _BITS, sf.expr("shiftleft(1L, number)")).otherwise(0),
     )
 
 
+def _step() -> Column:
+    """The trail that a message has inherited, as a set: where readers reverse trails, it may stand there in two orders."""
+    way, size = sf.col(_WAY), inherited_size(_WAY)
+    first, second = (sf.get(way, sf.lit(place)) for place in range(2))
+    # Hardly one is longer than two, and what goes through any number is slow.
+    longer = sf.xxhash64(sf.sort_array(sf.slice(way, sf.lit(1), size)))
+    pair = sf.xxhash64(sf.least(first, second), sf.greatest(first, second))
+    return sf.when(size == 0, 0).when(size == 1, sf.xxhash64(first)).when(size == 2, pair).otherwise(longer)
+
+
 def _depth() -> Column:
     """The entries of a trail, equal neighbours counted once: a reference broadcast repeats the sender's for each peer."""
-    trail = sf.col("trail")
-    size, nodes = sf.size(trail), sf.col("trail.node_key")
-    first = [sf.get(trail, sf.lit(place))["node_key"] for place in range(_SHORT)]
+    way = sf.col(_WAY)
+    size = sf.size(way)
+    first = [sf.get(way, sf.lit(place)) for place in range(_SHORT)]
     repeated = sum((sf.coalesce((node == next_one).cast("int"), sf.lit(0)) for node, next_one in pairwise(first)), sf.lit(0))
-    differs = sf.filter(nodes, lambda node, place: (place == 0) | (node != nodes[sf.greatest(place - 1, sf.lit(0))]))
+    differs = sf.filter(way, lambda node, place: (place == 0) | (node != way[sf.greatest(place - 1, sf.lit(0))]))
     return sf.when(size < 2, size).when(size <= _SHORT, size - repeated).otherwise(sf.size(differs))
 
 
 def _of_far_nodes(messages: DataFrame, numbered: DataFrame) -> DataFrame:
     far = numbered.where(sf.col("number") >= _BITS)  # nobody, almost always: then Spark leaves all of this out
-    return _row(messages.join(sf.broadcast(far), "node_key"), _FAR_NODE, thing=sf.col("number"))
+    return _row(messages.join(sf.broadcast(far), _node() == sf.col("node")), _FAR_NODE, thing=sf.col("number"))
 
 
 def _of_callbacks(callbacks: DataFrame) -> DataFrame:
@@ -184,19 +203,15 @@ def _of_verdicts(verdicts: DataFrame) -> DataFrame:
     return _row(verdicts.where(sf.col("status") == "invalid"), _COUNTS["invalid_signatures"], amount=sf.lit(1))
 
 
-def _numbered(messages: DataFrame) -> DataFrame:
-    """All nodes of a capture, numbered from 0."""
-    number = sf.row_number().over(Window.orderBy("node_key")) - 1
-    return messages.select("node_key").distinct().select("node_key", number.alias("number"))
-
-
 # --- adding up --------------------------------------------------------------------------------------------------------
 
 
 def _added_up(rows: DataFrame) -> DataFrame:
-    things = rows.withColumns({"first_ns": sf.col("seen_ns"), "last_ns": sf.col("seen_ns")})
-    things = things.groupBy(_FLOW, "counts", "thing").agg(
-        sf.count("*").alias("sightings"), sf.sum("amount").alias("amount"), sf.min("step").alias("step"), *_extremes()
+    things = rows.groupBy(_FLOW, "counts", "thing").agg(
+        sf.count("*").alias("sightings"),
+        sf.sum("amount").alias("amount"),
+        sf.min("step").alias("step"),
+        *_extremes("seen_ns", "seen_ns"),
     )
     is_failure = sf.col("counts") == _FAILURE
     things = things.withColumns(
@@ -224,30 +239,60 @@ def _added_up(rows: DataFrame) -> DataFrame:
     return found.where(sf.col("messages") > 0).withColumnRenamed("hops", "max_hops")
 
 
-def _extremes() -> list[Column]:
+def _extremes(first_ns: str = "first_ns", last_ns: str = "last_ns") -> list[Column]:
     """What is as simple for a flow as for a part of it."""
     return [
-        *(sf.min(name).alias(name) for name in ("first_ns", "nearness")),
-        *(sf.max(name).alias(name) for name in ("last_ns", "hops", "depth")),
+        sf.min(first_ns).alias("first_ns"),
+        sf.max(last_ns).alias("last_ns"),
+        sf.min("nearness").alias("nearness"),
+        *(sf.max(name).alias(name) for name in ("hops", "depth")),
         sf.min_by("root", "nearness").alias("root"),
         sf.bit_or("nodes").alias("nodes"),
     ]
 
 
-# --- the root ---------------------------------------------------------------------------------------------------------
+# --- nodes and roots --------------------------------------------------------------------------------------------------
 
 
-def _root_node() -> Column:
-    """The node that a root was sent by: who saw it leave, or as the trail says."""
+def _seen(messages: DataFrame) -> DataFrame:
+    """Sorts of sightings: which type was seen by which node, sent by whom; and what they tell of names.
+
+    Nodes and roots are made of it. What it tells is a maximum, and all of them ask for it: so Spark reads messages once for
+    all, and not for each only what that needs. It is one partition: to move so little costs more than to work on it.
+    """
+    tells = sf.when(sf.col("tap").startswith("wire"), _NOTHING).otherwise(_LIVE)
+    rows = messages.select("node_key", "identity_key", _sender().alias("sender"), tells.alias("tells"))
+    told = senders(messages).select("node_key", sf.lit(None), "identity_key", sf.lit(_TOLD))
+    return rows.union(told).groupBy("node_key", "identity_key", "sender").agg(sf.max("tells").alias("tells")).coalesce(1)
+
+
+def _sender() -> Column:
+    """The node that a message was sent by, if it is a root: who saw it leave, or as the trail says."""
     return sf.when(sf.col("direction") == "out", sf.col("node_key")).otherwise(sf.col("origin_key"))
 
 
-def _roots(messages: DataFrame) -> DataFrame:
+def _node() -> Column:
+    return sf.xxhash64("node_key")
+
+
+def _numbered(seen: DataFrame) -> DataFrame:
+    """All nodes of a capture, numbered from 0."""
+    nodes = seen.where(sf.col("tells") < _TOLD).select("node_key").distinct()
+    number = sf.row_number().over(Window.orderBy("node_key")) - 1
+    return nodes.select(_node().alias("node"), number.alias("number"))
+
+
+def _roots(seen: DataFrame) -> DataFrame:
     """All that may be a root, with the names of its type and node."""
-    pairs = messages.select("identity_key", _root_node().alias("name")).distinct()
-    known = names(messages).withColumnRenamed("identity_key", "name")
-    return pairs.join(sf.broadcast(known), "name", "left").select(
-        sf.xxhash64("identity_key", "name").alias("root"),
-        sf.col("identity_key").alias("root_identity_key"),
-        sf.coalesce("node_key", "name").alias("root_node_key"),
+    tells = sf.col("tells")
+    identity = sf.when(tells == _TOLD, sf.col("sender")).otherwise(sf.col("node_key"))  # as in `nodes.names`
+    known = seen.where(tells > _NOTHING).groupBy(identity.alias("sender")).agg(sf.min("node_key").alias("name"))
+    return (
+        seen.where(tells < _TOLD)
+        .join(known.hint("merge"), "sender", "left")
+        .select(
+            sf.xxhash64("identity_key", "sender", "node_key").alias("root"),
+            sf.col("identity_key").alias("root_identity_key"),
+            sf.coalesce("name", "sender").alias("root_node_key"),
+        )
     )

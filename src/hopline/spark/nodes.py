@@ -3,8 +3,10 @@
     captured   what can be expected: a message that nobody saw is lost only if somebody looked
     names      a live node is captured under its identity, as trails have it. An imported file gives it a free name
                ("server"); then its identity is learned from what it sends, whose last trail entry is the sender itself
+    senders    what is learned so, message by message
 
-Both are small, a row a node, and are joined to large tables by being sent to all executors. This file knows no other table.
+The first two are small, a row a node, and are joined to large tables by being sent to all executors. This file knows no
+other table.
 """
 
 from typing import Final
@@ -40,15 +42,22 @@ def captured(messages: DataFrame) -> DataFrame:
 
 def names(messages: DataFrame) -> DataFrame:
     """A row for each identity that is known: identity_key, and the node_key under which it was captured."""
-    tap, trail = sf.col("tap"), sf.col("trail")
-    live = messages.where(~tap.startswith("wire")).select(sf.col("node_key").alias("identity_key"), "node_key")
-    # Apart, so that no trail is read where nothing was imported.
-    has_sent = (tap == "wire_out") & (sf.col("hops") > 0) & (sf.size(trail) > 0)
-    sender = sf.try_element_at(trail, sf.lit(-1))["node_key"]
-    imported = messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
-    # And distinct first: the least of texts is found by sorting.
-    pairs = live.distinct().unionByName(imported.distinct())
+    is_live = ~sf.col("tap").startswith("wire")
+    live = messages.where(is_live).select(sf.col("node_key").alias("identity_key"), "node_key")
+    # Distinct first: the least of texts is found by sorting.
+    pairs = live.distinct().unionByName(senders(messages).distinct())
     return pairs.groupBy("identity_key").agg(sf.min("node_key").alias("node_key"))
+
+
+def senders(messages: DataFrame) -> DataFrame:
+    """A row for each imported message that tells who sent it: identity_key, and the node_key that the file gives.
+
+    Where nothing was imported, no trail is read.
+    """
+    trail = sf.col("trail")
+    has_sent = (sf.col("tap") == "wire_out") & (sf.col("hops") > 0) & (sf.size(trail) > 0)
+    sender = sf.try_element_at(trail, sf.lit(-1))["node_key"]
+    return messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
 
 
 def covers(moment_ns: Column, first_ns: str = "first_ns", last_ns: str = "last_ns") -> Column:

@@ -118,9 +118,9 @@ def _in_order(places: Column) -> Column:
     return sf.transform(places, lambda place: sf.col("trail")[place])
 
 
-def inherited_size() -> Column:
+def inherited_size(trail: str = "trail") -> Column:
     """How many entries of a trail were there before its message was made, as `hopline.flow.trail` counts them."""
-    size, hops = sf.size("trail"), sf.col("hops")
+    size, hops = sf.size(trail), sf.col("hops")
     return sf.when(hops <= 0, size).otherwise(sf.greatest(size - hops, sf.lit(0)))
 
 

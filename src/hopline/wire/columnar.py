@@ -87,9 +87,9 @@ REJECT_SCHEMA: Final = pa.schema(
 )
 """A row per frame list that is no message: where it stood in the input, and what the row codec's DecodeError says."""
 
-_BLOCK: Final = 8192
-"""Rows that are worked on at once: many enough to forget the cost of a call, and few enough for the cache and for columns of
-positions below the size from which the C library asks the system for new memory each time. Measured."""
+_BLOCK: Final = 16 * 1024
+"""Rows that are worked on at once: as many as Spark's readers bring, for the columns of several blocks are copied once more.
+Measured."""
 
 _LONG_RUN: Final = 64
 """Rows that come from one part without a break, on average, from which copying slices beats copying row by row. Measured."""

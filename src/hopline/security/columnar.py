@@ -42,6 +42,10 @@ _FULL_HEAD: Final = 25
 _FULL_SIZE: Final = 57
 """The layout of a `full` signature: see `mac.py`."""
 
+_VERDICTS: Final = pa.array([verdict.value for verdict in Verdict])
+_PLACES: Final = {verdict: place for place, verdict in enumerate(Verdict)}
+"""Verdicts are numbers until the last step: NumPy and Arrow are slow with texts that are Python objects."""
+
 _Rows = NDArray[np.int64]
 
 
@@ -75,9 +79,9 @@ class Judge:
             messages: decoded, with `columns`.
             frames: list<binary>, what they were decoded from: `row` says which is whose.
         """
-        found = np.full(len(messages), Verdict.UNKNOWN_DOMAIN.value, object)
+        found = np.full(len(messages), _PLACES[Verdict.UNKNOWN_DOMAIN])
         is_signed = np.asarray(pc.greater(pc.binary_length(messages["signature"]), 0))
-        found[~is_signed] = Verdict.UNSIGNED.value
+        found[~is_signed] = _PLACES[Verdict.UNSIGNED]
         names = messages["domain"].dictionary_encode()
         codes = np.asarray(names.indices)
         for code, name in enumerate(names.dictionary.to_pylist()):
@@ -85,8 +89,8 @@ class Judge:
             if domain is not None and domain.keys:
                 rows = np.flatnonzero(is_signed & (codes == code))
                 are_valid = self._judge(domain, _taken(messages, rows), frames)
-                found[rows] = np.where(are_valid, Verdict.VALID.value, Verdict.INVALID.value)
-        return pa.array(found, pa.string())
+                found[rows] = np.where(are_valid, _PLACES[Verdict.VALID], _PLACES[Verdict.INVALID])
+        return _VERDICTS.take(pa.array(found))
 
     def _judge(self, domain: Domain, messages: pa.RecordBatch, frames: pa.Array) -> NDArray[np.bool_]:
         """Whether each of some messages has a valid signature of their one domain."""

@@ -211,7 +211,8 @@ class FlatRecords:
         n, taps = len(self), self._taps
         seen_ns, mono_ns, seq, _ = np.ascontiguousarray(self.numbers.reshape(n, FLAT_NUMBERS).T)
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
-        same, nothing, no_number, flags, whole = _alike(self.node, n)
+        room = 1 << (n - 1).bit_length() if n else 0  # no batch has the length of the last one
+        same, nothing, no_number, flags, whole = (column.slice(0, n) for column in _alike(self.node, room))
         content = pa.py_buffer(self.content)
         frames = pa.Array.from_buffers(pa.binary(), self.sizes.size, [None, _offsets(self.sizes), content])
         return pa.RecordBatch.from_arrays(
@@ -234,10 +235,10 @@ class FlatRecords:
         )
 
 
-@lru_cache(maxsize=4)
-def _alike(node: str, n: int) -> tuple[pa.Array, ...]:
-    """The columns in which all records are alike. Batches of a busy node have the same length."""
-    return _texts(node, n), _texts(None, n), _sizes(None, n), _flags([True] * n), _texts("whole", n)
+@lru_cache(maxsize=16)
+def _alike(node: str, room: int) -> tuple[pa.Array, ...]:
+    """The columns in which all records are alike, long enough to be cut."""
+    return _texts(node, room), _texts(None, room), _sizes(None, room), _flags([True] * room), _texts("whole", room)
 
 
 def frame_lists(rows: Sequence[Sequence[bytes]]) -> pa.Array:

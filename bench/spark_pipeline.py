@@ -22,6 +22,7 @@ from statistics import linear_regression
 from typing import Final, NamedTuple, get_args
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from bench.plot import Line, Panel, svg
 from bench.spark_jobs import HEADER, METER, Job, Use, line, read_only, take_turns, yardstick
@@ -63,11 +64,18 @@ def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
     capture = str(folder / "capture")
     news = find_news(capture)
 
+    schemas: dict[str, StructType] = {}
+
+    def read(name: str) -> DataFrame:
+        # As a run of the pipeline does it: Spark is told the columns, and does not look for them in the files.
+        if name not in schemas:
+            schemas[name] = spark.read.parquet(str(folder / name)).schema
+        return spark.read.schema(schemas[name]).parquet(str(folder / name))
+
     def kept(name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        path = str(folder / name)
-        if not Path(path).exists():
-            make().write.option("compression", PASSING).parquet(path)
-        return spark.read.parquet(path)
+        if not (folder / name).exists():
+            make().write.option("compression", PASSING).parquet(str(folder / name))
+        return read(name)
 
     disk = Disk(folder)
 
@@ -82,7 +90,7 @@ def jobs(spark: SparkSession, folder: Path) -> tuple[Job, list[Job]]:
         Window(spark, disk, ["sightings"], days, Span(0, 2**62), bodies=False).make("messages", "bench")
 
     def messages() -> DataFrame:
-        return spark.read.parquet(str(folder / "messages"))
+        return read("messages")
 
     def verdicts() -> DataFrame:
         return kept("verdicts", lambda: news.verdicts(spark, DOMAINS))

@@ -36,7 +36,7 @@ from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves
 from hopline.spark.news import find_news
 from hopline.spark.parts import Span
-from hopline.spark.run import Asked, Pipeline
+from hopline.spark.run import Asked, Pipeline, settings_for
 from hopline.spark.session import spark_session
 from hopline.spark.shelves import PASSING, days_on
 from hopline.spark.signatures import signatures
@@ -126,6 +126,8 @@ def measure_ratios(folder: Path, messages: int, rounds: int) -> tuple[list[str],
     spark = spark_session(f"local[{CORES}]", conf={"spark.driver.memory": "2g"})
     loads = [os.getloadavg()[0]]
     try:
+        for name, value in settings_for(_size(folder / "capture"), 0, CORES).items():
+            spark.conf.set(name, value)  # as a run of the pipeline does
         by, others = jobs(spark, folder)
         take_turns((by, *others), rounds)
     finally:

@@ -43,8 +43,10 @@ _SMALL_BYTES: Final = 8 * 1024 * 1024
 _SMALL_ROWS: Final = 50_000
 """Of a capture, and of a table that was made before: below, a run is over before compiled code pays."""
 
+_PARTS: Final = "spark.sql.shuffle.partitions"
+
 FOR_LITTLE: Final = {
-    "spark.sql.shuffle.partitions": "1",
+    _PARTS: "1",
     "spark.sql.files.minPartitionNum": "1",  # one task a stage
     "spark.sql.adaptive.enabled": "false",  # it makes each stage a job, and plans anew after each
     "spark.sql.codegen.wholeStage": "false",
@@ -53,8 +55,36 @@ FOR_LITTLE: Final = {
 """Settings for so little. Most of a short run is planning and compiling, in a JVM that is still cold: 75 s of CPU for 1700
 messages without these and the next one, and a third to a half of it with them."""
 
+_PART_BYTES: Final = 16 * 1024 * 1024
+_ROW_BYTES: Final = 100
+"""Of a capture, for each part into which rows are moved, and what a row of a table counts there: some hundred thousand
+messages, which a task adds up in memory. Spark makes 200 parts of anything, and each costs: a tenth of `flows` of a million
+messages."""
+
+_MOST_PARTS: Final = 200
+"""From here on it is as Spark, or whoever runs it, has it."""
+
 JVM_FOR_LITTLE: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """The same for the JVM, if it is started for this run."""
+
+
+def settings_for(size: int, rows: int, cores: int) -> dict[str, str]:
+    """Settings of Spark that suit some work.
+
+    Args:
+        size: bytes of a capture that are new.
+        rows: of `messages`, made before.
+        cores: that Spark has.
+
+    >>> settings_for(200_000_000, 0, cores=2)
+    {'spark.sql.shuffle.partitions': '12'}
+    >>> settings_for(10**12, 0, cores=2)
+    {}
+    """
+    if size <= _SMALL_BYTES and rows <= _SMALL_ROWS:
+        return FOR_LITTLE
+    parts = max(2 * cores, -(-(size + rows * _ROW_BYTES) // _PART_BYTES))
+    return {_PARTS: str(parts)} if parts < _MOST_PARTS else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +176,20 @@ class Pipeline:
         batch = Batch(self.warehouse, before, news, mode=mode, only=self._asked.only, is_bounded=is_bounded)
         if state is not None and not news.work and not batch.owed:
             return batch.summary(changed=False)
-        is_little = news.size <= _SMALL_BYTES and before.rows_of("messages") <= _SMALL_ROWS
+        rows = before.rows_of("messages")
         with _as_spark_error():
-            return batch.make(lambda: self._spark(mode, is_little=is_little), self._asked.domains, self._on_progress)
+            return batch.make(lambda: self._spark(mode, news.size, rows), self._asked.domains, self._on_progress)
 
-    def _spark(self, mode: str, *, is_little: bool) -> SparkSession:
+    def _spark(self, mode: str, size: int, rows: int) -> SparkSession:
         """A session of our own in what may be somebody else's Spark: its settings are ours, and theirs stay as they are."""
         if self._own is None:
             # A stream lives long enough for compiled code.
-            self._own = self._session(JVM_FOR_LITTLE if is_little and mode == "run" else {}).newSession()
-        for name, value in _SETTINGS.items():
+            is_short = mode == "run" and settings_for(size, rows, 1) is FOR_LITTLE
+            self._own = self._session(JVM_FOR_LITTLE if is_short else {}).newSession()
+        for name in FOR_LITTLE:
+            self._own.conf.unset(name)
+        for name, value in (_SETTINGS | settings_for(size, rows, self._own.sparkContext.defaultParallelism)).items():
             self._own.conf.set(name, value)
-        for name, value in FOR_LITTLE.items():
-            self._own.conf.set(name, value) if is_little else self._own.conf.unset(name)
         return self._own
 
 

@@ -174,7 +174,8 @@ def _depth() -> Column:
     size = sf.size(way)
     first = [sf.get(way, sf.lit(place)) for place in range(_SHORT)]
     repeated = sum((sf.coalesce((node == next_one).cast("int"), sf.lit(0)) for node, next_one in pairwise(first)), sf.lit(0))
-    differs = sf.filter(way, lambda node, place: (place == 0) | (node != way[sf.greatest(place - 1, sf.lit(0))]))
+    # As text: a lambda of Python gets a new name each time, and Spark compiles all that is around it anew for each query.
+    differs = sf.expr(f"filter({_WAY}, (here, place) -> place = 0 OR here != {_WAY}[greatest(place - 1, 0)])")
     return sf.when(size < 2, size).when(size <= _SHORT, size - repeated).otherwise(sf.size(differs))
 
 

@@ -1,5 +1,6 @@
 """The table `flows`: what belongs together, added up."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -65,6 +66,14 @@ def test_a_trail_is_as_deep_as_it_has_entries_but_for_repeated_ones(spark):
     rows = rows.withColumn("correlation_key", sf.concat(sf.lit("of "), "correlation_key"))
     found = flows.flows(rows, world.answers, world.moves).collect()
     assert {row.correlation_key: row.depth for row in found} == {f"of {way}": depth for way, depth in trails.items()}
+
+
+def test_spark_is_asked_the_same_each_time(spark, capsys):
+    # What is named anew each time is compiled anew each time, with all that is around it.
+    world = made(spark)
+    for _ in range(2):
+        flows.flows(world.messages, world.answers, world.moves).explain(mode="extended")
+        assert set(re.findall(r"lambda (\w+)#", capsys.readouterr().out)) == {"here", "place"}
 
 
 def test_what_starts_no_flow_is_none(spark):

@@ -84,6 +84,14 @@ def test_messages_that_are_seen_again_have_the_same_fingerprint() -> None:
     assert message_uids(columns(UID_COLUMNS, FRAMES + FRAMES[::-1])).to_pylist() == expected + expected[::-1]
 
 
+@pytest.mark.parametrize("again", [0, 1500])
+def test_fingerprints_of_messages_that_are_all_new_first(again: int) -> None:
+    new = [change(body=b"%d" % number) for number in range(1500)]
+    messages = new + new[:again]
+    found = message_uids(columns(UID_COLUMNS, list(map(encode, messages)))).to_pylist()
+    assert found == [message_uid(message) for message in messages]
+
+
 @pytest.mark.parametrize("start", [0, 3])
 def test_stable_forms(start: int) -> None:
     batch = columns(UID_COLUMNS).slice(start)

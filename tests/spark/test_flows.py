@@ -56,6 +56,13 @@ def test_nodes_are_counted_however_many_there_are(spark):
     assert {(row.correlation_key, row.nodes) for row in found.collect()} == {tuple(row) for row in true}
 
 
+def test_who_is_not_named_is_no_node(spark):
+    world = made(spark)
+    unnamed = world.messages.withColumn("node_key", sf.lit(None).cast("string"))
+    found = flows.flows(unnamed, world.answers, world.moves).select("nodes").distinct().collect()
+    assert [row.nodes for row in found] == [0]
+
+
 def test_a_trail_is_as_deep_as_it_has_entries_but_for_repeated_ones(spark):
     world = made(spark)
     one = world.messages.where("size(trail) > 0").limit(1)

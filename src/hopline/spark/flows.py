@@ -15,8 +15,7 @@ message is a hash too: it is told from others of its flow only, and of a million
 
 Messages are read twice: once narrowly, for the sorts of sightings that there are, of which nodes get their numbers and roots
 their texts; and once for all else. Of a trail only the nodes are read, and what was inherited is its beginning: to read
-`parent_trail` as well would cost more than to look there. Of two million messages every stage that Spark has to plan costs
-as much as some columns, so there are few of them.
+`parent_trail` as well would cost more than to look there.
 
 The nodes of a flow are bits of one number: the first nodes of a capture have one each. Only if there are more than bits, a
 sighting at one of the others adds a row, in which the node is the thing that counts once.
@@ -278,7 +277,8 @@ def _node() -> Column:
 
 def _numbered(seen: DataFrame) -> DataFrame:
     """All nodes of a capture, numbered from 0."""
-    nodes = seen.where(sf.col("tells") < _TOLD).select("node_key").distinct()
+    # Who is not named has a hash too, and must not be found by it.
+    nodes = seen.where((sf.col("tells") < _TOLD) & sf.col("node_key").isNotNull()).select("node_key").distinct()
     number = sf.row_number().over(Window.orderBy("node_key")) - 1
     return nodes.select(_node().alias("node"), number.alias("number"))
 

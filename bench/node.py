@@ -81,7 +81,14 @@ class Round:
         self.p99_us = ordered[int(len(ordered) * 0.99)] * 1e6
 
 
-async def measure(ask: Callable[[], Awaitable[object]], window: int, count: int, pid: int | None) -> Round:
+async def measure(
+    ask: Callable[[], Awaitable[object]],
+    window: int,
+    count: int,
+    pid: int | None,
+    and_then: Callable[[], Awaitable[object]] | None = None,
+) -> Round:
+    """Ask so many times, so many at once; `and_then` is the last of what is measured."""
     waits: list[float] = []
 
     async def worker(times: int) -> None:
@@ -93,6 +100,8 @@ async def measure(ask: Callable[[], Awaitable[object]], window: int, count: int,
     cpu = time.process_time() + (cpu_of(pid) if pid else 0)
     wall = time.perf_counter()
     await asyncio.gather(*(worker(count // window) for _ in range(window)))
+    if and_then is not None:
+        await and_then()
     wall = time.perf_counter() - wall
     cpu = time.process_time() + (cpu_of(pid) if pid else 0) - cpu
     return Round(count, wall, cpu, waits)

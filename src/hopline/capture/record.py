@@ -4,12 +4,12 @@ A record says when, where and in which direction a message passed, and keeps its
 `RECORD_SCHEMA` is what segments hold and what reading gives. This file knows no files and no clock.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from struct import Struct
 from typing import Final, Literal
 
 import numpy as np
@@ -147,77 +147,67 @@ class Records:
 FLAT_FRAMES: Final = 4
 """Frames of a message that can be recorded flat: what v6 has."""
 
-FLAT_NUMBERS: Final = 4
-"""Numbers of a flat record: both clocks, the sequence number and the code of the tap."""
+FLAT_HEAD: Final = Struct("<7q")
+"""The head of a flat record: the monotonic clock, its sequence number, the code of its tap, and the sizes of its frames."""
 
-
-_UNSIGNED: Final = "L" if array("L").itemsize == 8 else "Q"
-"""The quickest of the types of `array` that have eight bytes."""
+_CODE, _SIZES = 2, 3
+"""Where in a head they are."""
 
 
 @dataclass(slots=True)
 class FlatRecords:
-    """Records of whole messages with four frames each, as a busy node hands them over: no list or tuple for each.
+    """Records of whole messages with four frames each, as a busy node hands them over: their heads, and all their frames.
 
     What waits in lists and tuples is looked at by the garbage collector again and again, which costs more than all the rest.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
-    >>> flat = FlatRecords.of([5, 6, 1, TAP_CODES["hub_out"]], frames, "N1")
-    >>> flat.to_batch() == Records([5], [1], ["hub_out"], [frames], "N1", [6]).to_batch()
+    >>> head = FLAT_HEAD.pack(5, 1, TAP_CODES["hub_out"], *map(len, frames))
+    >>> flat = FlatRecords(head, b"".join(frames), "N1", ahead_ns=100)
+    >>> flat.to_batch() == Records([105], [1], ["hub_out"], [frames], "N1", [5]).to_batch()
     True
-    >>> len(FlatRecords.joined([flat, flat]))
-    2
+
+    `ahead_ns` is what the wall clock is ahead of the other one.
     """
 
-    numbers: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    content: bytes
+    heads: bytes | memoryview
+    content: bytes | memoryview
     node: str
-
-    @classmethod
-    def of(cls, numbers: list[int], frames: list[bytes], node: str) -> "FlatRecords":
-        """Records of numbers and frames, so many of each; raises TypeError if a frame is no bytes."""
-        return cls(_whole_numbers(numbers), _whole_numbers(list(map(len, frames))), b"".join(frames), node)
-
-    @classmethod
-    def joined(cls, several: Sequence["FlatRecords"]) -> "FlatRecords":
-        """All records of several of one node, in their order."""
-        return cls(
-            np.concatenate([one.numbers for one in several]),
-            np.concatenate([one.sizes for one in several]),
-            b"".join([one.content for one in several]),
-            several[0].node,
-        )
+    ahead_ns: int
 
     def __len__(self) -> int:
-        return self.numbers.size // FLAT_NUMBERS
+        return len(self.heads) // FLAT_HEAD.size
+
+    @property
+    def _table(self) -> NDArray[np.int64]:
+        return np.frombuffer(self.heads, "<i8").reshape(-1, FLAT_HEAD.size // 8)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all frames."""
+        return int(self._table[:, _SIZES:].sum())
 
     @property
     def large_size(self) -> int:
         """Bytes of those frames that can be large: the last two of each."""
-        return int(self.sizes[2::FLAT_FRAMES].sum() + self.sizes[3::FLAT_FRAMES].sum())
-
-    @property
-    def _taps(self) -> bytes:
-        return self.numbers[FLAT_NUMBERS - 1 :: FLAT_NUMBERS].astype(np.uint8).tobytes()
+        return int(self._table[:, -2:].sum())
 
     def counts(self) -> Counter[str]:
         """How many records there are of each tap."""
-        taps = self._taps
-        return Counter({tap: found for code, tap in enumerate(DIRECTIONS) if (found := taps.count(code))})
+        found = np.bincount(self._table[:, _CODE], minlength=len(DIRECTIONS)).tolist()
+        return Counter({tap: count for tap, count in zip(DIRECTIONS, found, strict=True) if count})
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
-        n, taps = len(self), self._taps
-        seen_ns, mono_ns, seq, _ = np.ascontiguousarray(self.numbers.reshape(n, FLAT_NUMBERS).T)
+        n, table = len(self), self._table
+        mono_ns, seq, codes = np.ascontiguousarray(table[:, :_SIZES].T)
+        taps, sizes = codes.astype(np.uint8).tobytes(), table[:, _SIZES:].ravel()
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
         room = 1 << (n - 1).bit_length() if n else 0  # no batch has the length of the last one
         same, nothing, no_number, flags, whole = (column.slice(0, n) for column in _alike(self.node, room))
-        content = pa.py_buffer(self.content)
-        frames = pa.Array.from_buffers(pa.binary(), self.sizes.size, [None, _offsets(self.sizes), content])
+        frames = pa.Array.from_buffers(pa.binary(), sizes.size, [None, _offsets(sizes), pa.py_buffer(self.content)])
         return pa.RecordBatch.from_arrays(
             [
-                numbers_array(seen_ns),
+                numbers_array(mono_ns + self.ahead_ns),
                 numbers_array(mono_ns),
                 same,
                 _names(_TAP_NAMES, taps),
@@ -283,14 +273,6 @@ def _offsets(sizes: NDArray[np.signedinteger]) -> pa.Buffer:
     offsets = np.zeros(sizes.size + 1, np.int32)
     np.cumsum(sizes, dtype=np.int32, out=offsets[1:])
     return pa.py_buffer(offsets)
-
-
-def _whole_numbers(values: list[int]) -> NDArray[np.int64]:
-    """Numbers of a list, where there are many and none is below 0, or hardly ever: in a third of the time."""
-    try:
-        return np.frombuffer(array(_UNSIGNED, values), np.int64)
-    except OverflowError:
-        return np.fromiter(values, np.int64, len(values))
 
 
 def _numbers(values: Sequence[int] | None, count: int, validity: pa.Buffer | None = None) -> pa.Array:

@@ -41,6 +41,9 @@ _LONGEST_OWNER: Final = 80
 MOST_RAW_BYTES: Final = 256 * 1024 * 1024
 """Of a segment in memory: one that is out of order has to be sorted there. Bodies that compress well get there first."""
 
+_SMALL: Final = 8 * 1024
+"""Bytes of a batch below which compressing takes longer than it saves: half a millisecond to prepare. Measured."""
+
 _EMPTY: Final = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in RECORD_SCHEMA], schema=RECORD_SCHEMA)
 
 
@@ -131,18 +134,20 @@ class SegmentWriter:
     def write(self, batch: pa.RecordBatch, lost: Mapping[str, int] | None = None) -> None:
         """Append a batch, and what was lost before it by tap; raises OSError."""
         seen = numbers_of(batch["seen_ns"])
+        size = batch.nbytes  # asked for once: it looks at every buffer
         facts = BatchFacts(
             first_row=self.rows,
             rows=batch.num_rows,
-            raw_size=batch.nbytes,
+            raw_size=size,
             min_ns=int(seen.min()) if seen.size else 0,
             max_ns=int(seen.max()) if seen.size else 0,
             is_in_order=bool((seen[1:] >= seen[:-1]).all()),
             lost=dict(lost or {}),
         )
-        self._write(write_batch(batch, msgspec.to_builtins(facts), self._compression))
+        compression = self._compression if size >= _SMALL else "none"
+        self._write(write_batch(batch, msgspec.to_builtins(facts), compression))
         self.rows += batch.num_rows
-        self.raw_size += batch.nbytes
+        self.raw_size += size
 
     def seal(self, seal: Seal, lost: Mapping[str, int] | None = None) -> None:
         """Write the last batch and the end mark, make it durable and give it its last name; raises OSError."""

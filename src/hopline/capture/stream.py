@@ -39,9 +39,6 @@ _MARK: Final = b'{"crc32":"'
 _DIGITS: Final = 8
 _ZEROS: Final = b"0" * _DIGITS
 
-_SMALL: Final = 8 * 1024
-"""Bytes of a batch below which compressing takes longer than it saves: half a millisecond to prepare. Measured."""
-
 _LEVELS: Final = {"zstd": 1, "lz4": -16}
 """LZ4 below 0 looks at fewer places: less than half the time for a seventh more bytes. Who wants few bytes has zstd."""
 
@@ -62,7 +59,7 @@ def write_batch(batch: pa.RecordBatch, facts: Mapping[str, object], compression:
     >>> pa.ipc.open_stream(data).read_all()["n"].to_pylist()
     [1, 2]
     """
-    codec = None if compression == "none" or batch.nbytes < _SMALL else pa.Codec(compression, _LEVELS[compression])
+    codec = None if compression == "none" else pa.Codec(compression, _LEVELS[compression])
     sink = pa.BufferOutputStream()
     # Not closed: that would write an end mark.
     stream = pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec, use_threads=False))

@@ -1,18 +1,22 @@
 """The tap of a node that writes a capture: cheap on the event loop, everything else in a thread of its own.
 
 Theory of operation. The node calls what `at` gives it for a point, on its event loop; that takes the times, the next
-sequence number of the point and the frames, and puts them at the end of a list. The thread takes from the front of the list,
-builds batches and writes them. The list is bounded by records and by bytes: when the disk is slower than the node, messages
-are not recorded, but numbered and counted, so the gap shows. Nothing the disk does reaches the node.
+sequence number of the point and the bytes. The thread takes what has come, builds batches and writes them. What waits is
+bounded by records and by bytes: when the disk is slower than the node, messages are not recorded, but numbered and counted,
+so the gap shows. Nothing the disk does reaches the node.
 
-There are two such lists. What is usual on the network, four frames that are kept whole, waits flat: numbers in one list,
-frames in another, which cost the garbage collector nothing. Every hundred messages or so the event loop folds them into one
-piece, while they are still in the caches of its core: done by the thread, later and on another core, the same steps took a
-tenth more of all that a node does. Measured. All else waits in rows.
+It waits in two places. What is usual on the network, four frames that are kept whole, is copied to the end of a page: the
+frames, then a head that says what they are. To keep the frames and copy a hundred of them at a time took more: measured.
+Their memory is not there for the next messages, and is looked at again when it has left the caches. A page is a batch: when
+it is full the event loop turns it, and when it is time to write the thread does. All else waits in a list of rows.
 
-Two threads share a list without a lock. One only appends, the other only cuts off the front, and each of these is one
-step of the interpreter; only folding, which the thread does for the last few, is for one of them at a time. Counters that
-both look at are written by one of them only.
+No lock is taken for a message. The list grows at its end and is cut at its front, and each of these is one step of the
+interpreter. A page is turned by one of them at a time; the thread then waits until the event loop has left the old one,
+which is the work of a microsecond. Counters that both look at are written by one of them only.
+
+To look at a clock is an eighth of what a record costs, so those on a page have the monotonic one only. The wall clock runs
+at its pace, and what it is ahead is looked at when a page is turned, five times a second. When it is set, what was seen up
+to a fifth of a second before has the time after.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
 at once; the message around it cannot change, and is encoded by the thread.
@@ -25,16 +29,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from io import SEEK_END, BytesIO
+from itertools import accumulate
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import pyarrow.fs as pa_fs
 
 from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
 from hopline.capture.choice import Choice
-from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, FLAT_NUMBERS, TAP_CODES, FlatRecords, Records, key_of
+from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, FLAT_HEAD, TAP_CODES, FlatRecords, Records, key_of
 from hopline.capture.stream import Compression
 from hopline.capture.writer import CaptureWriter, Limits
 from hopline.errors import WireError
@@ -51,22 +56,29 @@ POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
 
-_FOLD_BYTES: Final = 64 * 1024
-"""After so many bytes the event loop folds: some hundred short messages, which takes it 50 us."""
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""What a page holds: some 7000 short messages. The more, the less each of them costs: to make and to write a batch takes
+a millisecond, however small it is, when all that it needs has left the caches since the last one."""
 
-_FULL_BYTES: Final = 1536 * 1024
-"""What has come by then makes a batch: some 3000 short messages. The more, the less each of them costs: to make and to
-write a batch takes 0.4 ms, however small it is."""
+_SPARE_PAGES: Final = 2
+"""Pages that are kept to be written to again: new memory would have to be cleared by the system."""
 
 _BATCH_RECORDS: Final = 4096
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Records and bytes from which on a batch is not made larger, however many wait: bodies may be large."""
+"""Records and bytes from which on a batch of rows is not made larger, however many wait: bodies may be large."""
 
 _FLUSH_S: Final = 0.2
 """Seconds that a record waits at most until it is handed to the disk."""
 
 _OVERHEAD: Final = 256
-"""Bytes that a record in the list takes beside its frames, about: lists, numbers, the heads of objects."""
+"""Bytes that a record takes beside its frames, about: on a page 56, in a row lists, numbers, the heads of objects."""
+
+_LOOKS: Final = 5
+_LONG_LOOK_NS: Final = 100_000
+"""How often to look at both clocks, and how long that may take: others may run in between."""
+
+_MOMENT_S: Final = 0.0001
+"""How long to wait for the event loop to write down one message."""
 
 _size: Final = itemgetter(4)
 _NO_MESSAGE: Final = Message()
@@ -78,12 +90,40 @@ _Row = tuple[str, int, int, int, int, list[bytes], Message | None]
 """Point, sequence number, both clocks, size, frames; or the body alone, and the message it belongs to."""
 
 
-class _Fold(NamedTuple):
-    """Records in one piece; and what had to be left out."""
+class _Page:
+    """Where flat records wait: their frames one after another, and their heads. A head is written after its frames."""
 
-    records: FlatRecords
-    lost: Counter[str] = Counter()  # noqa: RUF012 - never changed
-    lost_bytes: int = 0
+    def __init__(self) -> None:
+        self.ahead_ns = 0
+        """What the wall clock is ahead of the other one, for all of its records."""
+        self._frames = BytesIO()
+        self._heads = BytesIO()
+        self.pens = self._frames.writelines, self._heads.write, self._tear
+        """What to write the frames of a record with, and then its head; and what takes frames back that get no head."""
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return self._heads.tell() // FLAT_HEAD.size
+
+    def records(self, node: str) -> FlatRecords:
+        """What it holds; nothing may be written to it, and it cannot be cleared, as long as somebody has them."""
+        heads, frames = self._heads.getbuffer(), self._frames.getbuffer()
+        return FlatRecords(heads[: self._heads.tell()], frames[: self._frames.tell()], node, self.ahead_ns)
+
+    def _tear(self) -> None:
+        self._frames.seek(self.records("").size)
+
+    def clear(self) -> bool:
+        """Forget it all, but for its memory; false if somebody still has its records, or if it has become too large."""
+        try:
+            if self._frames.seek(0, SEEK_END) > 2 * _PAGE_BYTES:
+                return False
+            for file in (self._frames, self._heads):
+                file.seek(0)
+                file.write(b"")  # raises
+        except BufferError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +191,7 @@ class CaptureTap:
     ) -> None:
         if unknown := set(points) - DIRECTIONS.keys():
             raise ValueError(f"no such point: {', '.join(sorted(unknown))}; there are {', '.join(sorted(DIRECTIONS))}")
-        self.points = frozenset(points)
+        self.points: Collection[str] = frozenset(points)
         self.sees_ends = False
         self._choice = Choice(identities, domains, sample)
         self._node = key_of(owner)
@@ -170,15 +210,13 @@ class CaptureTap:
         self._most_bytes = most_bytes
         # So heavy that `most_records` of them are `most_bytes` at least: one bound, and one look, for both.
         self._overhead = max(_OVERHEAD, -(-most_bytes // max(most_records, 1)))
-        scale = self._overhead / _OVERHEAD  # so that few records that weigh much are not folded and written one by one
-        self._fold_bytes = min(int(_FOLD_BYTES * scale), most_bytes)
-        self._batch_bytes = min(int(_FULL_BYTES * scale), most_bytes)
+        scale = self._overhead / _OVERHEAD  # so that few records that weigh much are not written one by one
+        self._page_bytes = min(int(_PAGE_BYTES * scale), most_bytes)
         self._templates = Templates()
         # Written by the event loop only.
         self._rows: list[_Row] = []
-        self._numbers: list[int] = []
-        self._frames: list[bytes] = []  # appended before their numbers
-        self._mark = self._fold_bytes  # when to look closer; 0 once it is closing
+        self._is_writing = False
+        self._mark = self._page_bytes  # when to look closer; 0 once it is closing
         self._dropped = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_in = 0
         # Written by the thread only.
@@ -187,8 +225,12 @@ class CaptureTap:
         self._full_at = most_bytes
         self._in_hand = 0
         # Between the two.
-        self._folding = threading.Lock()
-        self._folds: list[_Fold] = []
+        self._turning = threading.Lock()
+        self._ahead_ns = 0
+        self._page = _Page()
+        self._pens = self._page.pens
+        self._pages: list[_Page] = []  # that are turned
+        self._spare: list[_Page] = []
         self._is_closing = False
         self._wake = threading.Event()
         self._flushes: list[threading.Event] = []
@@ -229,8 +271,8 @@ class CaptureTap:
         lost = Counter(writer.lost)
         for point, count in self._dropped.items():
             lost[point] += count - self._reported[point]
-        with self._folding:
-            flat = len(self._numbers) // FLAT_NUMBERS + sum(len(fold.records) for fold in self._folds[:])
+        with self._turning:
+            flat = sum(map(len, (self._page, *self._pages)))
         return TapStatistics(
             seen=sum(count() for _, count in self._eyes.values()),
             waiting=len(self._rows) + flat + self._in_hand,
@@ -268,26 +310,22 @@ class CaptureTap:
 
         It runs for every message of a busy node, so it holds all it needs: looking up attributes would be a third of it.
         """
-        takes = None if self._choice.takes_all else self._choice.takes
-        is_flat, overhead, code = self._most_body is None, self._overhead, TAP_CODES[point]
-        rows, flat_frames, numbers = self._rows, self._frames, self._numbers
-        wall_ns, mono_ns = self._wall_ns, self._mono_ns
+        takes, is_whole = None if self._choice.takes_all else self._choice.takes, self._most_body is None
+        overhead, code, pack = self._overhead, TAP_CODES[point], FLAT_HEAD.pack
+        rows, wall_ns, mono_ns = self._rows, self._wall_ns, self._mono_ns
         seq = 0
 
         def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
-            nonlocal seq, flat_frames, numbers  # the lists stay the same: `+=` is the cheapest way to add to one
+            nonlocal seq
             if takes is not None and not takes(message, frames):
+                return
+            if frames is not None and is_whole and len(frames) == FLAT_FRAMES:
+                see_flat(message, frames, payload)
                 return
             seq += 1
             load = self._bytes_in
             if load >= self._mark and self._is_full():
                 self._dropped[point] += 1
-                return
-            if is_flat and frames is not None and len(frames) == FLAT_FRAMES:
-                # All that can be large: looking at each frame would be a quarter of the time spent here.
-                self._bytes_in = load + len(frames[2]) + len(frames[3]) + overhead
-                flat_frames += frames
-                numbers += wall_ns(), mono_ns(), seq, code
                 return
             if frames is None:
                 body = _body_of(message, payload)
@@ -301,48 +339,71 @@ class CaptureTap:
                 rows.append((point, seq, wall_ns(), mono_ns(), size, frames, None))
             self._bytes_in = load + size
 
-        return see, lambda: seq
+        def see_flat(message: Message, frames: Any, payload: object) -> None:  # noqa: ANN401 - None, or a list
+            nonlocal seq
+            try:
+                first, second, third, fourth = frames
+            except (TypeError, ValueError):  # None, or more or fewer
+                see(message, frames, payload)
+                return
+            seq += 1
+            load = self._bytes_in
+            if load >= self._mark and self._is_full():
+                self._dropped[point] += 1
+                return
+            body, meta = len(third), len(fourth)  # all that can be large
+            self._is_writing = True
+            write_frames, write_head, tear = self._pens  # only now: see `_run`
+            try:
+                write_frames(frames)
+                write_head(pack(mono_ns(), seq, code, len(first), len(second), body, meta))
+                self._bytes_in = load + body + meta + overhead
+            except BaseException as error:
+                tear()
+                self._dropped[point] += 1
+                if not isinstance(error, Exception):
+                    raise
+                logger.exception("a message could not be recorded")
+            finally:
+                self._is_writing = False
+
+        return see_flat if takes is None and is_whole else see, lambda: seq
 
     def _is_full(self) -> bool:
-        """Whether no more may wait. If more may, what has come is folded, and a whole batch handed over."""
+        """Whether no more may wait. If more may, the page is turned."""
         if self._is_closing:
             return True
         load = self._bytes_in
-        if load - self._bytes_out >= self._batch_bytes and not self._wake.is_set():
+        if load - self._bytes_out >= self._page_bytes and not self._wake.is_set():
             self._wake.set()
         if load >= self._full_at:
             return True
-        self._fold()
-        self._mark = min(self._full_at, load + self._fold_bytes)
+        self._turn()
+        self._mark = min(self._full_at, load + self._page_bytes)
         return False
 
-    def _fold(self) -> None:
-        """Make one piece of all that waits flat. The thread does it for the last few, when it is time to write."""
-        with self._folding:
-            count = len(self._numbers) // FLAT_NUMBERS
-            if not count:
-                return
-            numbers, frames = self._numbers[: count * FLAT_NUMBERS], self._frames[: count * FLAT_FRAMES]
-            self._folds.append(self._folded(numbers, frames))
-            del self._numbers[: count * FLAT_NUMBERS]
-            del self._frames[: count * FLAT_FRAMES]
+    def _turn(self) -> None:
+        """Go on with a new page, unless nothing is on the old one."""
+        with self._turning:
+            if len(self._page):
+                self._page.ahead_ns = self._ahead_ns = self._compare_clocks()
+                self._pages.append(self._page)
+                self._page = self._spare.pop() if self._spare else _Page()
+                self._pens = self._page.pens
 
-    def _folded(self, numbers: list[int], frames: list[bytes]) -> _Fold:
-        """Records of what waited flat. A frame that is no bytes is a mistake of ours; it costs its own message only."""
-        try:
-            return _Fold(FlatRecords.of(numbers, frames, self._node))
-        except TypeError:
-            logger.exception("a message of the capture has a frame that is no bytes")
-        heads = range(0, len(frames), FLAT_FRAMES)
-        is_good = [all(isinstance(frame, bytes) for frame in frames[at : at + FLAT_FRAMES]) for at in heads]
-        good = FlatRecords.of(
-            list(compress(numbers, [flag for flag in is_good for _ in range(FLAT_NUMBERS)])),
-            list(compress(frames, [flag for flag in is_good for _ in range(FLAT_FRAMES)])),
-            self._node,
-        )
-        lost = FlatRecords.of(numbers, [], self._node).counts() - good.counts()
-        size = sum(map(len, frames[2::FLAT_FRAMES])) + sum(map(len, frames[3::FLAT_FRAMES]))
-        return _Fold(good, lost, size - good.large_size)
+    def _compare_clocks(self) -> int:
+        """What the wall clock is ahead of the other one: as before, unless more has changed than looking twice takes.
+
+        So times of one page and the next are in order. The clocks run at one pace, and differ when one of them is set.
+        """
+        looks = []
+        for _ in range(_LOOKS):
+            before, wall, after = self._mono_ns(), self._wall_ns(), self._mono_ns()
+            looks.append((after - before, wall - (before + after) // 2))
+            if after - before <= _LONG_LOOK_NS:
+                break
+        error_ns, ahead_ns = min(looks)
+        return self._ahead_ns if abs(ahead_ns - self._ahead_ns) <= error_ns else ahead_ns
 
     # In the thread.
 
@@ -360,11 +421,13 @@ class CaptureTap:
             is_due = is_last or bool(flushes) or not is_woken or now - emptied >= _FLUSH_S
             emptied = now if is_due else emptied
             if is_due:
-                self._fold()
-            if is_due or self._bytes_in - self._bytes_out >= self._batch_bytes:
-                folds, rows = len(self._folds), len(self._rows)
-                while folds:
-                    folds -= self._write_folds(folds)
+                self._turn()
+                while self._is_writing:  # to the old page
+                    time.sleep(_MOMENT_S)
+            for _ in range(len(self._pages)):
+                self._write_page()
+            if is_due or self._bytes_in - self._bytes_out >= self._page_bytes:
+                rows = len(self._rows)
                 while rows:
                     rows -= self._write_rows(rows)
             self._report_dropped()
@@ -377,24 +440,18 @@ class CaptureTap:
                 done.set()
         self._writer.close()
 
-    def _write_folds(self, most: int) -> int:
-        """Take folds for a batch from the front, at most so many, and write it; says how many it took."""
-        folds, count, size = [], 0, 0
-        for fold in self._folds[:most]:
-            folds.append(fold)
-            count += len(fold.records)
-            size += len(fold.records.content)
-            if count >= _BATCH_RECORDS or size >= _BATCH_BYTES:
-                break
-        records = FlatRecords.joined([fold.records for fold in folds])
-        self._in_hand = count
-        del self._folds[: len(folds)]
-        lost = sum((fold.lost for fold in folds), Counter())
-        self._writer.lose(lost)
-        lost_bytes = sum(fold.lost_bytes for fold in folds)
-        self._took(records.large_size + lost_bytes + (count + lost.total()) * self._overhead)
+    def _write_page(self) -> None:
+        """Write the first page that is turned, and keep it to be written to again."""
+        page = self._pages[0]
+        self._in_hand = len(page)
+        del self._pages[0]
+        self._write_flat(page.records(self._node))
+        if len(self._spare) < _SPARE_PAGES and page.clear():
+            self._spare.append(page)
+
+    def _write_flat(self, records: FlatRecords) -> None:
+        self._took(records.large_size + len(records) * self._overhead)
         self._write(lambda: records, records.counts)
-        return len(folds)
 
     def _write_rows(self, most: int) -> int:
         """Take a batch of rows from the front, at most so many, and write it; says how many it took."""

@@ -24,7 +24,7 @@ def test_what_is_pushed_arrives_with_its_source_before_it(world: World):
         (source,) = {frames[0] for frames in heard}
         assert source.startswith(GREETING)
         assert len(source) > len(GREETING)
-        await until(lambda: push.is_connected)  # libzmq tells of a connection on a way of its own: maybe after its first message
+        await until(lambda: push.is_connected)  # libzmq may tell of it after the first message
         assert push.address == pull.address
         assert other.send([b"from another"])
         await heard.got(len(shapes) + 1)

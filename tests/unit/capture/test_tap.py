@@ -222,11 +222,82 @@ def test_many_messages_arrive_in_order_and_none_is_missing(tmp_path: Path) -> No
     assert {stream.tap: stream.last_seq for stream in report.streams} == {"scaleout_in": 10_000, "scaleout_out": 10_000}
 
 
+def test_what_is_seen_while_others_flush_is_recorded_once_and_in_order(tmp_path: Path) -> None:
+    tap, is_done, flushed = tap_on(tmp_path), threading.Event(), []
+
+    def flush() -> None:
+        while not is_done.is_set():
+            flushed.append(tap.flush())
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    sent = [[b"", b"", b"." * (number % 300), b"%d" % number] for number in range(30_000)]
+    see_in, see_out = tap.at("scaleout_in"), tap.at("scaleout_out")
+    for frames in sent:
+        see_in(HELLO, frames, None)
+        see_out(HELLO, frames, None)
+    is_done.set()
+    flushing.join()
+    assert all(flushed)
+    assert (tap.close().written, tap.statistics().lost) == (60_000, {})
+    found = rows(tmp_path)
+    for point in ("scaleout_in", "scaleout_out"):
+        assert [row["frames"] for row in found if row["tap"] == point] == sent
+
+
 def test_a_clock_before_1970_is_recorded(tmp_path: Path) -> None:
     tap = tap_on(tmp_path, wall_ns=Clock(-5), mono_ns=Clock(-7))
     tap.at("scaleout_in")(HELLO, encode(HELLO), None)
     tap.close()
     assert [(row["seen_ns"], row["mono_ns"], row["seq"]) for row in rows(tmp_path)] == [(-5, -7, 1)]
+
+
+def test_a_clock_that_is_set_is_followed(tmp_path: Path) -> None:
+    wall, mono = Clock(START_NS), Clock(77)
+    tap = tap_on(tmp_path, wall_ns=wall, mono_ns=mono)
+    for _ in range(2):
+        tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
+        assert tap.flush()
+        wall.advance(3600)
+        mono.advance(1)
+    tap.close()
+    assert [(row["seen_ns"], row["mono_ns"]) for row in rows(tmp_path)] == [
+        (START_NS, 77),
+        (START_NS + 3600 * 10**9, 77 + 10**9),
+    ]
+
+
+def test_being_held_up_between_two_clocks_does_not_change_the_time(tmp_path: Path) -> None:
+    # A record; then, for the page is full, a look that takes 5 ms and one that takes 4 ns; then all the rest.
+    now = iter([100, 200, 5_000_200, 5_000_300, 5_000_304])
+    tap = CaptureTap(str(tmp_path), owner=b"N1", wall_ns=Clock(START_NS + 5_000_302), mono_ns=lambda: next(now, 5_000_400))
+    large = encode(Message(identity=b"X", version=1, body=bytes(6_000_000)))
+    for _ in range(2):
+        tap.on_message("scaleout_in", HELLO, large, None)
+    tap.start()
+    tap.close()
+    assert (100, START_NS + 100) in [(row["mono_ns"], row["seen_ns"]) for row in rows(tmp_path)]
+
+
+def test_an_interrupt_in_the_middle_of_a_record_harms_no_other(tmp_path: Path) -> None:
+    is_now, here = False, threading.get_ident()
+
+    def mono_ns() -> int:
+        if is_now and threading.get_ident() == here:
+            raise KeyboardInterrupt
+        return 5
+
+    tap = tap_on(tmp_path, mono_ns=mono_ns)
+    first, second, third = (encode(msgspec.structs.replace(HELLO, body=body)) for body in (b"1", b"second", b"3rd"))
+    tap.on_message("scaleout_in", HELLO, first, None)
+    is_now = True
+    with pytest.raises(KeyboardInterrupt):
+        tap.on_message("scaleout_in", HELLO, second, None)
+    is_now = False
+    tap.on_message("scaleout_in", HELLO, third, None)
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (2, {"scaleout_in": 1})
+    assert [(row["seq"], row["frames"]) for row in rows(tmp_path)] == [(1, first), (3, third)]
 
 
 def test_a_slow_disk_costs_messages_and_never_the_node(tmp_path: Path) -> None:

@@ -56,9 +56,12 @@ POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
 
-_PAGE_BYTES: Final = 4 * 1024 * 1024
-"""What a page holds: some 7000 short messages. The more, the less each of them costs: to make and to write a batch takes
+_PAGE_BYTES: Final = 5 * 1024 * 1024
+"""What a page holds: some 12 000 short messages. The more, the less each of them costs: to make and to write a batch takes
 a millisecond, however small it is, when all that it needs has left the caches since the last one."""
+
+_STEP_BYTES: Final = 1024 * 1024
+"""After so many bytes it is time to see whether the page is full, and how much waits."""
 
 _SPARE_PAGES: Final = 2
 """Pages that are kept to be written to again: new memory would have to be cleared by the system."""
@@ -104,6 +107,11 @@ class _Page:
     def __len__(self) -> int:
         """How many records there are."""
         return self._heads.tell() // FLAT_HEAD.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to turn it."""
+        return self._frames.tell() >= _PAGE_BYTES
 
     def records(self, node: str) -> FlatRecords:
         """What it holds; nothing may be written to it, and it cannot be cleared, as long as somebody has them."""
@@ -210,13 +218,11 @@ class CaptureTap:
         self._most_bytes = most_bytes
         # So heavy that `most_records` of them are `most_bytes` at least: one bound, and one look, for both.
         self._overhead = max(_OVERHEAD, -(-most_bytes // max(most_records, 1)))
-        scale = self._overhead / _OVERHEAD  # so that few records that weigh much are not written one by one
-        self._page_bytes = min(int(_PAGE_BYTES * scale), most_bytes)
         self._templates = Templates()
         # Written by the event loop only.
         self._rows: list[_Row] = []
         self._is_writing = False
-        self._mark = self._page_bytes  # when to look closer; 0 once it is closing
+        self._mark = min(_STEP_BYTES, most_bytes)  # when to look closer; 0 once it is closing
         self._dropped = dict.fromkeys(DIRECTIONS, 0)
         self._bytes_in = 0
         # Written by the thread only.
@@ -370,17 +376,18 @@ class CaptureTap:
         return see_flat if takes is None and is_whole else see, lambda: seq
 
     def _is_full(self) -> bool:
-        """Whether no more may wait. If more may, the page is turned."""
+        """Whether no more may wait. If more may, a page that is full is turned."""
         if self._is_closing:
             return True
         load = self._bytes_in
-        if load - self._bytes_out >= self._page_bytes and not self._wake.is_set():
+        is_full = load >= self._full_at
+        has_batch = self._page.is_full or len(self._rows) >= _BATCH_RECORDS
+        if self._page.is_full and not is_full:
+            self._turn()
+        if (is_full or has_batch) and not self._wake.is_set():
             self._wake.set()
-        if load >= self._full_at:
-            return True
-        self._turn()
-        self._mark = min(self._full_at, load + self._page_bytes)
-        return False
+        self._mark = min(self._full_at, load + _STEP_BYTES)
+        return is_full
 
     def _turn(self) -> None:
         """Go on with a new page, unless nothing is on the old one."""
@@ -417,8 +424,9 @@ class CaptureTap:
             flushes = self._flushes[:]
             del self._flushes[: len(flushes)]
             now = time.monotonic()
-            # All that waits if it is time, or if it makes a batch: a small one costs as much.
-            is_due = is_last or bool(flushes) or not is_woken or now - emptied >= _FLUSH_S
+            # All that waits if it is time, or if no more may; else what makes a batch, for a small one costs as much.
+            is_full = self._bytes_in >= self._full_at
+            is_due = is_full or is_last or bool(flushes) or not is_woken or now - emptied >= _FLUSH_S
             emptied = now if is_due else emptied
             if is_due:
                 self._turn()
@@ -426,7 +434,7 @@ class CaptureTap:
                     time.sleep(_MOMENT_S)
             for _ in range(len(self._pages)):
                 self._write_page()
-            if is_due or self._bytes_in - self._bytes_out >= self._page_bytes:
+            if is_due or len(self._rows) >= _BATCH_RECORDS:
                 rows = len(self._rows)
                 while rows:
                     rows -= self._write_rows(rows)

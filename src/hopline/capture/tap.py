@@ -57,8 +57,8 @@ DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hu
 """What went over the network, and where flows begin and end."""
 
 _PAGE_BYTES: Final = 5 * 1024 * 1024
-"""What a page holds: some 12 000 short messages. The more, the less each of them costs: to make and to write a batch takes
-a millisecond, however small it is, when all that it needs has left the caches since the last one."""
+"""What a page holds: some 12 000 short messages. The more, the less each of them costs: after a pause a batch takes a
+millisecond to make and to write, however small it is."""
 
 _STEP_BYTES: Final = 1024 * 1024
 """After so many bytes it is time to see whether the page is full, and how much waits."""

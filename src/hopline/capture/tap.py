@@ -14,9 +14,9 @@ No lock is taken for a message. The list grows at its end and is cut at its fron
 interpreter. A page is turned by one of them at a time; the thread then waits until the event loop has left the old one,
 which is the work of a microsecond. Counters that both look at are written by one of them only.
 
-To look at a clock is an eighth of what a record costs, so those on a page have the monotonic one only. The wall clock runs
-at its pace, and what it is ahead is looked at when a page is turned, five times a second. When it is set, what was seen up
-to a fifth of a second before has the time after.
+To look at two clocks was an eighth of what a record cost, so those on a page have the monotonic one only. The wall clock
+runs at its pace, and what it is ahead is looked at when a page is turned, five times a second. When it is set, what was seen
+up to a fifth of a second before has the time after.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
 at once; the message around it cannot change, and is encoded by the thread.
@@ -357,11 +357,11 @@ class CaptureTap:
             if load >= self._mark and self._is_full():
                 self._dropped[point] += 1
                 return
-            body, meta = len(third), len(fourth)  # all that can be large
             self._is_writing = True
             write_frames, write_head, tear = self._pens  # only now: see `_run`
             try:
                 write_frames(frames)
+                body, meta = len(third), len(fourth)  # all that can be large
                 write_head(pack(mono_ns(), seq, code, len(first), len(second), body, meta))
                 self._bytes_in = load + body + meta + overhead
             except BaseException as error:

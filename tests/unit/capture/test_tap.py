@@ -383,9 +383,10 @@ def test_a_mistake_of_ours_costs_a_batch_and_not_the_thread(tmp_path: Path, capl
     assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})
 
 
-def test_four_frames_that_are_no_bytes_are_counted_and_harm_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frames", [["no", "bytes", "at", "all"], [b"", b"", None, b""]])
+def test_four_frames_that_are_no_bytes_are_counted_and_harm_no_other(frames: list, tmp_path: Path) -> None:
     tap = tap_on(tmp_path)
-    tap.on_message("scaleout_in", HELLO, ["no", "bytes", "at", "all"], None)
+    tap.on_message("scaleout_in", HELLO, frames, None)
     tap.on_message("scaleout_in", HELLO, encode(HELLO), None)
     statistics = tap.close()
     assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})

@@ -82,7 +82,7 @@ def _own(frame: bytes, flow: bytes, new: bytes) -> bytes:
 
 def make(folder: Path, formats: tuple[FormatName, ...], messages: int) -> None:
     """Write messages as a capture and as Parquet."""
-    writer = CaptureWriter(str(folder / "capture"), owner=b"N1")
+    writer = CaptureWriter(str(folder / "capture"), owner=b"N1", compression="lz4")
     writer.start()
     schema = pa.schema([("frames", pa.list_(pa.binary()))])
     held: list[list[bytes]] = []

@@ -18,8 +18,12 @@ from hopline.spark.session import find_java
 HOME = Path(pyspark.__file__).parent
 PORTS = ["--port", "0", "--webui-port", "0"]  # any that is free
 LOST = "Telling app of lost worker"
-SETTINGS = """\
+SOON = "-XX:TieredStopAtLevel=1"
+"""For a JVM that does not live long enough to be made fast."""
+
+SETTINGS = f"""\
 spark.executor.memory 512m
+spark.executor.extraJavaOptions {SOON}
 spark.driver.host 127.0.0.1
 """
 
@@ -77,6 +81,7 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(place / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": SOON,
             "PYSPARK_PYTHON": sys.executable,
         }
         self.workers: list[Daemon] = []

@@ -123,9 +123,11 @@ SHARE = 600
 
 SENDING = """
 import sys
+from hopline.spark.run import JVM_FOR_LITTLE
 from hopline.spark.session import spark_session
 master, peers, count = sys.argv[1:]
-rows = spark_session(master).range(0, int(count), 1, 4).selectExpr("'ORDER.PLACE' AS identity", "string(id) AS body")
+spark = spark_session(master, conf=JVM_FOR_LITTLE)
+rows = spark.range(0, int(count), 1, 4).selectExpr("'ORDER.PLACE' AS identity", "string(id) AS body")
 options = {"peers": peers, "until": "handled", "rate": "200", "tasks": "2", "inFlight": "20"}
 rows.write.format("hopline").options(**options).mode("append").save()
 """

@@ -381,6 +381,59 @@ def test_a_tap_sees_what_is_no_message():
     run(test())
 
 
+class Bytes(Tap):
+    """Looks at the network, and nowhere else."""
+
+    points = ("scaleout_in", "scaleout_out", "hub_in")
+    error = None
+
+    def __init__(self):
+        self.seen = {point: [] for point in self.points}
+
+    def on_message(self, point, message, frames, payload):
+        self.seen[point].append(message.identity)
+
+    def at_network(self, point):
+        def see(messages):
+            self.seen[point] += [decode(frames).message.identity for frames in messages]
+            if self.error is not None:
+                raise self.error
+
+        return see
+
+    def on_broken(self, frames):
+        raise AssertionError("it has seen that already")
+
+
+def test_a_tap_may_look_at_bytes_as_they_pass_beside_one_that_looks_at_messages(world):
+    class Watcher(Bytes):
+        def at_network(self, point):
+            return None
+
+    async def test():
+        bytes_, watcher = Bytes(), Watcher()
+        async with world.node(Greeter(), taps=[bytes_, watcher]) as server, world.node(peers=[server]) as client:
+            await asyncio.gather(*(client.ask(Hello(str(number)), Ehhlo) for number in range(100)))
+        assert bytes_.seen == watcher.seen
+        assert bytes_.seen["scaleout_in"].count(b"HELLO") == bytes_.seen["scaleout_out"].count(b"EHHLO") == 100
+        assert balanced(server)
+
+    run(test())
+
+
+def test_a_tap_that_raises_at_the_network_costs_no_message(world, caplog):
+    async def test():
+        tap = Bytes()
+        tap.error = RuntimeError("a mistake in a tap")
+        async with world.node(Greeter(), taps=[tap]) as server, world.node(peers=[server]) as client:
+            await asyncio.gather(*(client.ask(Hello(str(number)), Ehhlo) for number in range(100)))
+        assert tap.seen["scaleout_in"].count(b"HELLO") == 100
+        assert "a mistake in a tap" in caplog.text
+        assert balanced(server)
+
+    run(test())
+
+
 def test_a_tap_that_raises_does_not_stop_the_node(world):
     class Watcher(Tap):
         points = ("scaleout_in",)

@@ -23,6 +23,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.messages: list[list[bytes]] = []
+        self.received: list[list[list[bytes]]] = []
+        self.sent: list[list[list[bytes]]] = []
         self.refused: list[tuple[str, int]] = []
         self.connected: list[Any] = []
         self.lost: list[tuple[Any, list[list[bytes]]]] = []
@@ -34,6 +36,12 @@ class Recorder:
     def on_message(self, frames):
         self.messages.append(frames)
         self._heard.set()
+
+    def on_received(self, messages):
+        self.received.append(messages)
+
+    def on_sent(self, messages):
+        self.sent.append(messages)
 
     def on_refused(self, reason, size):
         self.refused.append((reason, size))

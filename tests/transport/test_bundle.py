@@ -54,6 +54,25 @@ def test_many_messages_of_one_turn_arrive_in_order_and_once(tcp: World):
         assert link.pending == 0
         assert len({frames[0] for frames in b.messages}) == 1
         assert b.transport.takes_bundles(b.messages[0][0])
+        # Told together, as they travelled, and each once.
+        assert [one for together in a.sent for one in together] == messages(count)
+        assert [one for together in b.received for one in together] == b.messages
+        assert len(b.received) == len(a.sent) < count / 10
+
+    tcp.run(scenario)
+
+
+def test_what_is_sent_is_told_when_it_leaves(tcp: World):
+    async def scenario():
+        a = await tcp.node()
+        place = await tcp.node()
+        await place.transport.close()
+        link = a.connect(place.address)
+        for one in messages(3):
+            assert link.send(one)
+        assert (link.pending, a.sent) == (3, [])
+        assert link.close() == messages(3)
+        assert a.sent == []
 
     tcp.run(scenario)
 
@@ -109,6 +128,7 @@ def test_bad_bundles_of_strangers_are_refused_and_reading_goes_on(tcp: World):
             stranger.send_multipart(message(7)[1:])
             await b.got(1)
             assert [reason for reason, _ in b.refused] == [BAD_BUNDLE, BAD_BUNDLE]
+            assert b.received == [b.messages]
             assert b.bodies == bodies(8)[7:]
             assert not b.transport.takes_bundles(b.messages[0][0])
         finally:

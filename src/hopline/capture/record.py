@@ -147,60 +147,64 @@ class Records:
 FLAT_FRAMES: Final = 4
 """Frames of a message that can be recorded flat: what v6 has."""
 
-FLAT_HEAD: Final = Struct("<7q")
-"""The head of a flat record: the monotonic clock, its sequence number, the code of its tap, and the sizes of its frames."""
-
-_CODE, _SIZES = 2, 3
-"""Where in a head they are."""
+FLAT_GROUP: Final = Struct("<4q")
+"""What flat records that were seen together have in common: the monotonic clock, the sequence number of the first, the code
+of the tap, and how many they are."""
 
 
 @dataclass(slots=True)
 class FlatRecords:
-    """Records of whole messages with four frames each, as a busy node hands them over: their heads, and all their frames.
-
-    What waits in lists and tuples is looked at by the garbage collector again and again, which costs more than all the rest.
+    """Records of whole messages with four frames each, as a busy node hands them over.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
-    >>> head = FLAT_HEAD.pack(5, 1, TAP_CODES["hub_out"], *map(len, frames))
-    >>> flat = FlatRecords(head, b"".join(frames), "N1", ahead_ns=100)
-    >>> flat.to_batch() == Records([105], [1], ["hub_out"], [frames], "N1", [5]).to_batch()
+    >>> group = FLAT_GROUP.pack(5, 1, TAP_CODES["hub_out"], 2)
+    >>> sizes = Struct("<8I").pack(*map(len, frames * 2))
+    >>> flat = FlatRecords(group, sizes, b"".join(frames * 2), "N1", ahead_ns=100)
+    >>> flat.to_batch() == Records([105] * 2, [1, 2], ["hub_out"] * 2, [frames] * 2, "N1", [5] * 2).to_batch()
     True
 
-    `ahead_ns` is what the wall clock is ahead of the other one.
+    Attributes:
+        groups: a FLAT_GROUP each.
+        sizes: of all frames, an uint32 each; those without a group do not count.
+        content: all frames.
+        node: who saw them.
+        ahead_ns: what the wall clock is ahead of the other one.
     """
 
-    heads: bytes | memoryview
+    groups: bytes | memoryview
+    sizes: bytes | memoryview
     content: bytes | memoryview
     node: str
     ahead_ns: int
 
     def __len__(self) -> int:
-        return len(self.heads) // FLAT_HEAD.size
+        return int(self._table[:, 3].sum())
 
     @property
     def _table(self) -> NDArray[np.int64]:
-        return np.frombuffer(self.heads, "<i8").reshape(-1, FLAT_HEAD.size // 8)
+        return np.frombuffer(self.groups, "<i8").reshape(-1, FLAT_GROUP.size // 8)
+
+    @property
+    def _frame_sizes(self) -> NDArray[np.uint32]:
+        return np.frombuffer(self.sizes, "<u4", len(self) * FLAT_FRAMES)
 
     @property
     def size(self) -> int:
         """Bytes of all frames."""
-        return int(self._table[:, _SIZES:].sum())
-
-    @property
-    def large_size(self) -> int:
-        """Bytes of those frames that can be large: the last two of each."""
-        return int(self._table[:, -2:].sum())
+        return int(self._frame_sizes.sum(dtype=np.int64))
 
     def counts(self) -> Counter[str]:
         """How many records there are of each tap."""
-        found = np.bincount(self._table[:, _CODE], minlength=len(DIRECTIONS)).tolist()
-        return Counter({tap: count for tap, count in zip(DIRECTIONS, found, strict=True) if count})
+        _, _, codes, counts = self._table.T
+        found = np.bincount(codes, counts, len(DIRECTIONS)).tolist()
+        return Counter({tap: int(count) for tap, count in zip(DIRECTIONS, found, strict=True) if count})
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
-        n, table = len(self), self._table
-        mono_ns, seq, codes = np.ascontiguousarray(table[:, :_SIZES].T)
-        taps, sizes = codes.astype(np.uint8).tobytes(), table[:, _SIZES:].ravel()
+        n, counts, sizes = len(self), self._table[:, 3], self._frame_sizes
+        mono_ns, seq, codes = (np.repeat(column, counts) for column in self._table[:, :3].T)
+        seq += np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        taps = codes.astype(np.uint8).tobytes()
         bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
         room = 1 << (n - 1).bit_length() if n else 0  # no batch has the length of the last one
         same, nothing, no_number, flags, whole = (column.slice(0, n) for column in _alike(self.node, room))
@@ -266,7 +270,7 @@ def _blobs(kind: pa.DataType, blobs: Sequence[bytes], validity: pa.Buffer | None
     return pa.Array.from_buffers(kind, len(blobs), [validity, ends, pa.py_buffer(b"".join(blobs))])
 
 
-def _offsets(sizes: NDArray[np.signedinteger]) -> pa.Buffer:
+def _offsets(sizes: NDArray[np.integer]) -> pa.Buffer:
     total = int(sizes.sum(dtype=np.int64))
     if total > MOST_BYTES:
         raise OverflowError(f"{total} bytes are too many for one batch")

@@ -5,10 +5,10 @@ sequence number of the point and the bytes. The thread takes what has come, buil
 bounded by records and by bytes: when the disk is slower than the node, messages are not recorded, but numbered and counted,
 so the gap shows. Nothing the disk does reaches the node.
 
-It waits in two places. What is usual on the network, four frames that are kept whole, is copied to the end of a page: the
-frames, then a head that says what they are. To keep the frames and copy a hundred of them at a time took more: measured.
-Their memory is not there for the next messages, and is looked at again when it has left the caches. A page is a batch: when
-it is full the event loop turns it, and when it is time to write the thread does. All else waits in a list of rows.
+It waits in two places. What is usual on the network, four frames that are kept whole, is copied to the end of a page
+(`page.py`), all that left or came together at once: a call for each message took several times what copying it takes, for
+between two messages a node does so much that neither code nor data is in the caches. A page is a batch: when it is full the
+event loop turns it, and when it is time to write the thread does. All else waits in a list of rows.
 
 No lock is taken for a message. The list grows at its end and is cut at its front, and each of these is one step of the
 interpreter. A page is turned by one of them at a time; the thread then waits until the event loop has left the old one,
@@ -29,17 +29,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from io import SEEK_END, BytesIO
 from itertools import accumulate
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow.fs as pa_fs
 
 from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
 from hopline.capture.choice import Choice
-from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, FLAT_HEAD, TAP_CODES, FlatRecords, Records, key_of
+from hopline.capture.page import Page
+from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, TAP_CODES, FlatRecords, Records, key_of
 from hopline.capture.stream import Compression
 from hopline.capture.writer import CaptureWriter, Limits
 from hopline.errors import WireError
@@ -55,10 +55,6 @@ POINTS: Final = frozenset(DIRECTIONS) - {"wire_in", "wire_out"}
 
 DEFAULT_POINTS: Final = frozenset({"scaleout_out", "scaleout_in", "hub_out", "hub_in"})
 """What went over the network, and where flows begin and end."""
-
-_PAGE_BYTES: Final = 5 * 1024 * 1024
-"""What a page holds: some 12 000 short messages. The more, the less each of them costs: after a pause a batch takes a
-millisecond to make and to write, however small it is."""
 
 _STEP_BYTES: Final = 1024 * 1024
 """After so many bytes it is time to see whether the page is full, and how much waits."""
@@ -84,54 +80,15 @@ _MOMENT_S: Final = 0.0001
 """How long to wait for the event loop to write down one message."""
 
 _size: Final = itemgetter(4)
-_NO_MESSAGE: Final = Message()
 
 See = Callable[[Message, list[bytes] | None, object], None]
 """What sees a message pass: the message, its bytes if it has any, its payload if that is an object."""
 
+SeeBytes = Callable[[list[list[bytes]]], None]
+"""What sees messages pass together: the frames of each."""
+
 _Row = tuple[str, int, int, int, int, list[bytes], Message | None]
 """Point, sequence number, both clocks, size, frames; or the body alone, and the message it belongs to."""
-
-
-class _Page:
-    """Where flat records wait: their frames one after another, and their heads. A head is written after its frames."""
-
-    def __init__(self) -> None:
-        self.ahead_ns = 0
-        """What the wall clock is ahead of the other one, for all of its records."""
-        self._frames = BytesIO()
-        self._heads = BytesIO()
-        self.pens = self._frames.writelines, self._heads.write, self._tear
-        """What to write the frames of a record with, and then its head; and what takes frames back that get no head."""
-
-    def __len__(self) -> int:
-        """How many records there are."""
-        return self._heads.tell() // FLAT_HEAD.size
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time to turn it."""
-        return self._frames.tell() >= _PAGE_BYTES
-
-    def records(self, node: str) -> FlatRecords:
-        """What it holds; nothing may be written to it, and it cannot be cleared, as long as somebody has them."""
-        heads, frames = self._heads.getbuffer(), self._frames.getbuffer()
-        return FlatRecords(heads[: self._heads.tell()], frames[: self._frames.tell()], node, self.ahead_ns)
-
-    def _tear(self) -> None:
-        self._frames.seek(self.records("").size)
-
-    def clear(self) -> bool:
-        """Forget it all, but for its memory; false if somebody still has its records, or if it has become too large."""
-        try:
-            if self._frames.seek(0, SEEK_END) > 2 * _PAGE_BYTES:
-                return False
-            for file in (self._frames, self._heads):
-                file.seek(0)
-                file.write(b"")  # raises
-        except BufferError:
-            return False
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +103,14 @@ class TapStatistics:
     sealed: int
     deleted: int
     last_error: str
+
+
+class _Eye(NamedTuple):
+    """What sees the messages of one point: one by one, or many at once as bytes; and how many it has numbered."""
+
+    see: See
+    see_bytes: SeeBytes
+    numbered: Callable[[], int]
 
 
 class CaptureTap:
@@ -233,10 +198,10 @@ class CaptureTap:
         # Between the two.
         self._turning = threading.Lock()
         self._ahead_ns = 0
-        self._page = _Page()
-        self._pens = self._page.pens
-        self._pages: list[_Page] = []  # that are turned
-        self._spare: list[_Page] = []
+        self._page = Page()
+        self._write_down = self._page.write
+        self._pages: list[Page] = []  # that are turned
+        self._spare: list[Page] = []
         self._is_closing = False
         self._wake = threading.Event()
         self._flushes: list[threading.Event] = []
@@ -280,7 +245,7 @@ class CaptureTap:
         with self._turning:
             flat = sum(map(len, (self._page, *self._pages)))
         return TapStatistics(
-            seen=sum(count() for _, count in self._eyes.values()),
+            seen=sum(eye.numbered() for eye in self._eyes.values()),
             waiting=len(self._rows) + flat + self._in_hand,
             written=writer.written,
             lost={point: count for point, count in sorted(lost.items()) if count},
@@ -294,86 +259,86 @@ class CaptureTap:
 
     def at(self, point: str) -> See:
         """What to call when a message passes a point; it never blocks and never raises."""
-        return self._eyes[point][0]
+        return self._eyes[point].see
+
+    def at_network(self, point: str) -> SeeBytes | None:
+        """What to call with all that passes the network; None if only some of it is wanted, or not all of its bodies.
+
+        What is no message passes there too. Nobody could say whether it is wanted, or where its body is.
+        """
+        return self._eyes[point].see_bytes if self._choice.takes_all and self._most_body is None else None
 
     def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:
         """See a message pass: for those who do not ask `at` first."""
-        self._eyes[point][0](message, frames, payload)
+        self._eyes[point].see(message, frames, payload)
 
     def on_broken(self, frames: list[bytes]) -> None:
-        """Record what came over the network and is no message.
-
-        Not if only some messages are wanted, or not all of their bodies: nobody knows what this one is, or where its body.
-        """
-        if self._choice.takes_all and self._most_body is None:
-            self.on_message("scaleout_in", _NO_MESSAGE, frames, None)
+        """Not recorded here: see `at_network`."""
 
     def on_end(self, end: str, message: Message | None, reason: str) -> None:
         """Not called: a capture records what passes, not how it ends."""
 
-    def _eye(self, point: str) -> tuple[See, Callable[[], int]]:
-        """What sees the messages of a point, and what says how many it has numbered.
-
-        It runs for every message of a busy node, so it holds all it needs: looking up attributes would be a third of it.
-        """
+    def _eye(self, point: str) -> "_Eye":
+        """What sees the messages of a point. It holds all it needs: looking up attributes would be a third of its work."""
         takes, is_whole = None if self._choice.takes_all else self._choice.takes, self._most_body is None
-        overhead, code, pack = self._overhead, TAP_CODES[point], FLAT_HEAD.pack
+        overhead, code = self._overhead, TAP_CODES[point]
         rows, wall_ns, mono_ns = self._rows, self._wall_ns, self._mono_ns
         seq = 0
 
         def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
-            nonlocal seq
             if takes is not None and not takes(message, frames):
                 return
-            if frames is not None and is_whole and len(frames) == FLAT_FRAMES:
-                see_flat(message, frames, payload)
-                return
+            if frames is None:
+                see_row(_body_of(message, payload), message)
+            elif is_whole:
+                see_bytes([frames])
+            else:
+                see_row(frames)
+
+        def see_row(frames: list[bytes] | None, message: Message | None = None) -> None:
+            nonlocal seq
             seq += 1
             load = self._bytes_in
-            if load >= self._mark and self._is_full():
+            if (load >= self._mark and self._is_full()) or frames is None:
                 self._dropped[point] += 1
                 return
-            if frames is None:
-                body = _body_of(message, payload)
-                if body is None:
-                    self._dropped[point] += 1
-                    return
-                size = len(body) + overhead
-                rows.append((point, seq, wall_ns(), mono_ns(), size, [body], message))
-            else:
-                size = sum(map(len, frames)) + overhead
-                rows.append((point, seq, wall_ns(), mono_ns(), size, frames, None))
+            size = sum(map(len, frames)) + overhead
+            rows.append((point, seq, wall_ns(), mono_ns(), size, frames, message))
             self._bytes_in = load + size
 
-        def see_flat(message: Message, frames: Any, payload: object) -> None:  # noqa: ANN401 - None, or a list
+        def see_bytes(messages: list[list[bytes]]) -> None:
             nonlocal seq
-            try:
-                first, second, third, fourth = frames
-            except (TypeError, ValueError):  # None, or more or fewer
-                see(message, frames, payload)
-                return
-            seq += 1
+            for frames in messages:
+                if len(frames) != FLAT_FRAMES:
+                    see_each(messages)
+                    return
+            count = len(messages)
+            first, seq = seq + 1, seq + count
             load = self._bytes_in
             if load >= self._mark and self._is_full():
-                self._dropped[point] += 1
+                self._dropped[point] += count
                 return
             self._is_writing = True
-            write_frames, write_head, tear = self._pens  # only now: see `_run`
             try:
-                write_frames(frames)
-                body, meta = len(third), len(fourth)  # all that can be large
-                write_head(pack(mono_ns(), seq, code, len(first), len(second), body, meta))
-                self._bytes_in = load + body + meta + overhead
+                # Which page to write to is looked up only now: see `_run`.
+                self._bytes_in = load + self._write_down(messages, mono_ns(), first, code) + count * overhead
             except BaseException as error:
-                tear()
-                self._dropped[point] += 1
+                self._page.tear()
+                self._dropped[point] += count
                 if not isinstance(error, Exception):
                     raise
-                logger.exception("a message could not be recorded")
+                logger.exception("messages could not be recorded")
             finally:
                 self._is_writing = False
 
-        return see_flat if takes is None and is_whole else see, lambda: seq
+        def see_each(messages: list[list[bytes]]) -> None:
+            for frames in messages:
+                if len(frames) == FLAT_FRAMES:
+                    see_bytes([frames])
+                else:
+                    see_row(frames)
+
+        return _Eye(see, see_bytes, lambda: seq)
 
     def _is_full(self) -> bool:
         """Whether no more may wait. If more may, a page that is full is turned."""
@@ -395,8 +360,8 @@ class CaptureTap:
             if len(self._page):
                 self._page.ahead_ns = self._ahead_ns = self._compare_clocks()
                 self._pages.append(self._page)
-                self._page = self._spare.pop() if self._spare else _Page()
-                self._pens = self._page.pens
+                self._page = self._spare.pop() if self._spare else Page()
+                self._write_down = self._page.write
 
     def _compare_clocks(self) -> int:
         """What the wall clock is ahead of the other one: as before, unless more has changed than looking twice takes.
@@ -458,7 +423,7 @@ class CaptureTap:
             self._spare.append(page)
 
     def _write_flat(self, records: FlatRecords) -> None:
-        self._took(records.large_size + len(records) * self._overhead)
+        self._took(records.size + len(records) * self._overhead)
         self._write(lambda: records, records.counts)
 
     def _write_rows(self, most: int) -> int:
@@ -537,11 +502,11 @@ class CaptureTap:
         return Kept(encode(unsigned, "v4", "text-version"), kept, size)
 
 
-def _body_of(message: Message, payload: object) -> bytes | None:
-    """The bytes of a body as they are now; None if its payload cannot be written."""
+def _body_of(message: Message, payload: object) -> list[bytes] | None:
+    """The bytes of a body as they are now, as the one frame of a row; None if its payload cannot be written."""
     if payload is None:
-        return message.body
+        return [message.body]
     try:
-        return payload.write() if isinstance(payload, ExceptionMessage) else kind_of(type(payload)).encode(payload)
+        return [payload.write() if isinstance(payload, ExceptionMessage) else kind_of(type(payload)).encode(payload)]
     except Exception:  # noqa: BLE001 - the payload is the user's, and so is what it raises; sending it will say so
         return None

@@ -109,6 +109,8 @@ class Peers:
         self._nodes: dict[bytes, LinkedPeer] = {}
         self._spoken: dict[bytes, Spoken] = {}
         self._stalled = 0
+        self.on_sent = router.on_sent
+        self.on_received = router.on_received
 
     async def start(self) -> None:
         """Bind, connect to the addresses we were given, and join the cluster."""
@@ -210,6 +212,7 @@ class Peers:
 
     def hear(self, frames: list[bytes], decoded: Decoded | None) -> None:
         """Take a message about routes that came through the cluster, or count one that could not be decoded."""
+        self._router.on_received([frames])
         if decoded is None:
             self._router.refuse_unread("a message of the cluster cannot be read")
         else:
@@ -217,6 +220,11 @@ class Peers:
 
     def said(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message of ours went to the cluster."""
+        self._router.on_sent([frames])
+        self._count(message, frames)
+
+    def _count(self, message: Message, frames: list[bytes]) -> None:
+        """Note that a message of the node itself is on its way."""
         self._router.books.sent_locally += 1
         self._router.sent(message, frames)
 
@@ -364,4 +372,4 @@ class Peers:
             message = self.announcements.message(domain, payload)
             frames = encode(message, peer.format, peer.variant)
             if peer.send(frames):
-                self.said(message, frames)
+                self._count(message, frames)

@@ -11,9 +11,14 @@ Point = Literal["hub_out", "router_in", "scaleout_out", "scaleout_in", "actor_in
 POINTS: frozenset[Point] = frozenset(get_args(Point))
 """Every place where a message can be seen: leaving and reaching hubs, actors and the network, and entering the router."""
 
+NETWORK: frozenset[Point] = frozenset({"scaleout_out", "scaleout_in"})
+"""Where messages leave for other nodes, and where they come from them."""
 
 See = Callable[[Message, list[bytes] | None, object], None]
 """What sees a message pass one point: the arguments of `on_message` but the first."""
+
+SeeBytes = Callable[[list[list[bytes]]], None]
+"""What sees messages pass together: the frames of each."""
 
 
 class Tap(Protocol):
@@ -39,6 +44,14 @@ class Tap(Protocol):
         """What a node calls at a point, asked for once: `on_message`. A tap in a hurry may give something quicker."""
         return partial(self.on_message, point)
 
+    def at_network(self, point: Point) -> SeeBytes | None:  # noqa: ARG002
+        """What a node calls instead at `scaleout_out` or `scaleout_in`, if anything, with all that passes there as bytes.
+
+        That is before anybody knows what came, and when the network has taken what leaves; many messages at a time if many
+        travel together. Asked for once.
+        """
+        return None
+
     def on_broken(self, frames: list[bytes]) -> None:  # noqa: ARG002
         """See something come over the network (at `scaleout_in`) that is no message."""
         return
@@ -59,8 +72,8 @@ class Taps:
         self.all = tuple(taps)
         self.hub_out = self._at("hub_out")
         self.router_in = self._at("router_in")
-        self.scaleout_out = self._at("scaleout_out")
-        self.scaleout_in = self._at("scaleout_in")
+        self.sent, self.scaleout_out = self._at_network("scaleout_out"), self._at("scaleout_out")
+        self.received, self.scaleout_in = self._at_network("scaleout_in"), self._at("scaleout_in")
         self.actor_in = self._at("actor_in")
         self.actor_out = self._at("actor_out")
         self.hub_in = self._at("hub_in")
@@ -68,13 +81,27 @@ class Taps:
         self.ends = tuple(tap for tap in self.all if tap.sees_ends)
 
     def _at(self, point: Point) -> See | None:
-        looking = [tap.at(point) for tap in self.all if point in tap.points]
+        there = [tap for tap in self.all if point in tap.points]
+        looking = [tap.at(point) for tap in there if point not in NETWORK or tap.at_network(point) is None]
         return _all_of(looking) if len(looking) > 1 else next(iter(looking), None)
+
+    def _at_network(self, point: Point) -> SeeBytes | None:
+        asked = [tap.at_network(point) for tap in self.all if point in tap.points]
+        looking = [see for see in asked if see is not None]
+        return _each_of(looking) if len(looking) > 1 else next(iter(looking), None)
 
 
 def _all_of(looking: list[See]) -> See:
     def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
         for each in looking:
             each(message, frames, payload)
+
+    return see
+
+
+def _each_of(looking: list[SeeBytes]) -> SeeBytes:
+    def see(messages: list[list[bytes]]) -> None:
+        for each in looking:
+            each(messages)
 
     return see

@@ -77,6 +77,12 @@ class Listener(Protocol):
     def on_message(self, frames: list[bytes]) -> None:
         """Take a message from outside; frame 0 identifies the socket it came from."""
 
+    def on_received(self, messages: list[list[bytes]]) -> None:
+        """Hear that messages have come together; each is handed over with `on_message` afterwards, when its turn comes."""
+
+    def on_sent(self, messages: list[list[bytes]]) -> None:
+        """Hear that the network has taken messages, together; frame 0 of each is as it was given to the link."""
+
     def on_refused(self, reason: str, size: int) -> None:
         """Hear of a message from outside that broke a limit and was dropped; `size` in bytes as far as it is known."""
 

@@ -102,6 +102,7 @@ class ZmqLink:
         """Hand a message to libzmq; zmq.Again if it takes no more."""
         _, *heads, last = frames
         hand_over(self._send, heads, last)
+        self._listener.on_sent([frames])
 
     def _look(self) -> bool:
         """See what is new with the socket: True if there may be more to do at once."""
@@ -127,7 +128,9 @@ class ZmqLink:
                     if len(entries) == 1:
                         self._push(entries[0][0])
                     else:
-                        self._send(pack([frames for frames, _ in entries]), NOW)
+                        messages = [frames for frames, _ in entries]
+                        self._send(pack(messages), NOW)
+                        self._listener.on_sent(messages)
                 except zmq.Again:
                     for entry in reversed(entries):
                         backlog.put_back(entry)

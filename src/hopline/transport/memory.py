@@ -17,6 +17,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hopline.errors import TransportError
@@ -252,7 +253,7 @@ class MemoryTransport:
         """Bind and begin to read."""
         if self._is_started or self._is_closed:
             raise TransportError("TRANSPORT_CLOSED", "A transport starts once: make a new one")
-        inbox = Inbox(self._network, self.limits, listener.on_message, listener.on_refused)
+        inbox = Inbox(self._network, self.limits, partial(_tell, listener), listener.on_refused)
         if self._bind_address:
             self._address = self._network.bind(self._bind_address, inbox)
         self._inbox = inbox
@@ -333,6 +334,11 @@ class MemoryTransport:
     def _lose(self) -> None:
         if self._inbox is not None:
             self._network.dropped += self._inbox.lose()
+
+
+def _tell(listener: Listener, frames: list[bytes]) -> None:
+    listener.on_received([frames])
+    listener.on_message(frames)
 
 
 def check(address: str) -> None:

@@ -85,6 +85,9 @@ class MemoryPush:
     def on_room(self, link: Link) -> None:
         """Nobody waits for room."""
 
+    def on_sent(self, messages: list[list[bytes]]) -> None:
+        """Who pushes knows what."""
+
     def hear(self, frames: list[bytes]) -> bool:
         """Take a reply; False if too many are under way."""
         network = self._network

@@ -30,6 +30,9 @@ class LinkOwner(Protocol):
 class LinkListener(Protocol):
     """What a link tells: a part of `Listener`."""
 
+    def on_sent(self, messages: list[list[bytes]]) -> None:
+        """Hear that the network has taken messages."""
+
     def on_connected(self, link: Link) -> None:
         """Hear that the peer can be reached."""
 
@@ -141,6 +144,7 @@ class MemoryLink:
 
     def _carry(self, frames: list[bytes]) -> None:
         _, *heads, last = frames
+        self._listener.on_sent([frames])
         network = self._network
         if network.drops(self._owner.name, self.address, frames):
             network.dropped += 1

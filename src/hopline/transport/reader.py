@@ -22,6 +22,9 @@ class Taker(Protocol):
     def on_message(self, frames: list[bytes], /) -> None:
         """Take a message from outside."""
 
+    def on_received(self, messages: list[list[bytes]], /) -> None:
+        """Hear that messages have come, before any of them is taken."""
+
     def on_refused(self, reason: str, size: int, /) -> None:
         """Hear of a message that broke a limit and was dropped."""
 
@@ -77,16 +80,21 @@ class Reader:
         elif is_too_big:
             self._taker.on_refused(FRAME_TOO_BIG, sum(map(len, frames)))
         else:
+            self._taker.on_received([frames])
             self._taker.on_message(frames)
         return True
 
     def _unpack(self, source: bytes, bundle: bytes) -> None:
         """Take a bundle apart; its messages are then taken one by one, as if they had come so."""
+        messages = []
         for found in unpack(bundle, self._limits):
             if type(found) is Refused:
                 self._taker.on_refused(found.reason, len(source) + found.size)
             else:
-                self._unpacked.append([source, *found])
+                messages.append([source, *found])
+        if messages:
+            self._unpacked.extend(messages)
+            self._taker.on_received(messages)
 
     def _skip(self, size: int) -> bool:
         """Throw away the rest of a message with too many frames, some at a time."""

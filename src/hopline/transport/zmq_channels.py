@@ -39,6 +39,9 @@ class _Taker:
     on_message: OnFrames
     on_refused: OnRefused
 
+    def on_received(self, messages: list[list[bytes]]) -> None:
+        """Each is taken at once."""
+
 
 _SUBSCRIBERS_A_TURN: Final = 64
 """Who come and go that we look at in one turn of the event loop: strangers may come and go as they like."""

@@ -50,7 +50,11 @@ def rows(path: Path) -> list[dict]:
 @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"identities": ["HELLO"]}, 0), ({"body": "none"}, 0)])
 def test_what_is_no_message_is_recorded_unless_that_could_be_a_secret(tmp_path: Path, options: dict, count: int) -> None:
     tap = tap_on(tmp_path, **options)
-    tap.on_broken([b"", b"", b"no", b"message", b"at all"])
+    broken = [b"", b"", b"no", b"message", b"at all"]
+    see = tap.at_network("scaleout_in")
+    if see is not None:
+        see([broken])
+    tap.on_broken(broken)  # a node tells those who look at single messages
     tap.close()
     assert [row["frames"][2:] for row in rows(tmp_path)] == [[b"no", b"message", b"at all"]] * count
 
@@ -85,6 +89,41 @@ def test_frames_are_recorded_as_they_are(tmp_path: Path) -> None:
     assert (second["tap"], second["direction"], second["seq"]) == ("scaleout_out", "out", 1)
     assert (statistics.seen, statistics.written, statistics.lost, statistics.waiting) == (2, 2, {}, 0)
     assert open_capture(str(tmp_path)).check().is_good
+
+
+def test_what_passes_the_network_together_is_seen_at_one_time_and_numbered_one_by_one(tmp_path: Path) -> None:
+    mono = Clock(77)
+    tap = tap_on(tmp_path, wall_ns=Clock(START_NS), mono_ns=mono)
+    first, second, third = (encode(msgspec.structs.replace(HELLO, body=body)) for body in (b"1", b"second", b"3rd"))
+    old = encode(HELLO, "v5")
+    see_in, see_out = tap.at_network("scaleout_in"), tap.at_network("scaleout_out")
+    assert see_in is not None
+    assert see_out is not None
+    see_in([first, second])
+    mono.advance(1)
+    see_out([third])
+    mono.advance(1)
+    see_in([third, old, first])
+    statistics = tap.close()
+    assert (statistics.seen, statistics.written) == (6, 6)
+    found = rows(tmp_path)
+    assert {(row["tap"], row["seq"]): (row["mono_ns"], row["frames"]) for row in found} == {
+        ("scaleout_in", 1): (77, first),
+        ("scaleout_in", 2): (77, second),
+        ("scaleout_out", 1): (77 + 10**9, third),
+        ("scaleout_in", 3): (77 + 2 * 10**9, third),
+        ("scaleout_in", 4): (77 + 2 * 10**9, old),
+        ("scaleout_in", 5): (77 + 2 * 10**9, first),
+    }
+
+
+def test_messages_that_come_together_are_lost_together_and_counted_one_by_one(tmp_path: Path) -> None:
+    tap = CaptureTap(str(tmp_path), owner=b"N1", most_records=5)
+    see = tap.at_network("scaleout_in")
+    assert see is not None
+    for _ in range(3):
+        see([encode(HELLO)] * 4)
+    assert (tap.statistics().seen, tap.statistics().waiting, tap.statistics().lost) == (12, 8, {"scaleout_in": 4})
 
 
 def test_what_never_was_bytes_is_recorded_as_v6_without_a_signature(tmp_path: Path) -> None:
@@ -233,9 +272,14 @@ def test_what_is_seen_while_others_flush_is_recorded_once_and_in_order(tmp_path:
     flushing.start()
     sent = [[b"", b"", b"." * (number % 300), b"%d" % number] for number in range(30_000)]
     see_in, see_out = tap.at("scaleout_in"), tap.at("scaleout_out")
-    for frames in sent:
-        see_in(HELLO, frames, None)
-        see_out(HELLO, frames, None)
+    see_together = tap.at_network("scaleout_in")
+    assert see_together is not None
+    for start in range(0, len(sent), 30):
+        for frames in sent[start : start + 10]:
+            see_in(HELLO, frames, None)
+        see_together(sent[start + 10 : start + 30])
+        for frames in sent[start : start + 30]:
+            see_out(HELLO, frames, None)
     is_done.set()
     flushing.join()
     assert all(flushed)
@@ -391,6 +435,18 @@ def test_four_frames_that_are_no_bytes_are_counted_and_harm_no_other(frames: lis
     statistics = tap.close()
     assert (statistics.written, statistics.lost) == (1, {"scaleout_in": 1})
     assert [(row["seq"], row["frames"]) for row in rows(tmp_path)] == [(2, encode(HELLO))]
+
+
+def test_what_is_no_bytes_costs_what_came_with_it_and_no_other(tmp_path: Path) -> None:
+    tap = tap_on(tmp_path)
+    see = tap.at_network("scaleout_in")
+    assert see is not None
+    good, bad = encode(HELLO), [b"", b"", None, b""]
+    for messages in ([good, good], [good, bad, good], [good]):
+        see(messages)  # type: ignore[arg-type]
+    statistics = tap.close()
+    assert (statistics.written, statistics.lost) == (3, {"scaleout_in": 3})
+    assert [(row["seq"], row["frames"]) for row in rows(tmp_path)] == [(1, good), (2, good), (6, good)]
 
 
 def test_it_does_not_start_where_it_cannot_write(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SPACE := $(subst ,, )
 PURE_CLUSTER := lease register endpoints health discovery settings
 PURE_TESTS := tests/unit/wire tests/unit/flow tests/unit/security $(PURE_CLUSTER:%=tests/unit/cluster/test_%.py)
 PURE_SOURCE := src/hopline/wire/*,src/hopline/flow/*,src/hopline/security/*,$(subst $(SPACE),$(COMMA),$(PURE_CLUSTER:%=src/hopline/cluster/%.py))
-NOT_COUNTED := src/hopline/wire/columnar.py,src/hopline/wire/spans.py
+NOT_COUNTED := $(subst $(SPACE),$(COMMA),$(patsubst %,src/hopline/wire/%.py,columnar spans metaframes trailers))
 
 # A message to try the wheel with: the smallest of the v6 vectors.
 LINE := {"frames":["","","0a0568656c6c6f","06000000000001000500000048454c4c4f00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000200010000000000"]}

@@ -1,7 +1,7 @@
 """Arrow batches of frame lists to Arrow batches of messages: the row codec's answers, without a Python loop per message.
 
-Theory of operation. First the spans of all fields of all messages are found (`spans.py`), then each field of all messages is
-copied at once, in C++, and what could not be found is asked of the row codec.
+Theory of operation. First the spans of all fields of all messages are found (`metaframes.py`, `trailers.py`), then each
+field of all messages is copied at once, in C++, and what could not be found is asked of the row codec.
 
     Found      where the fields of some messages lie
     _Part      the columns of some messages: copied from where they were found, or made of what the row codec gave
@@ -30,20 +30,9 @@ from hopline.wire import v5, v6
 from hopline.wire.decoded import Decoded
 from hopline.wire.formats import decode
 from hopline.wire.message import Distribution, Message
-from hopline.wire.spans import (
-    DropOut,
-    Entries,
-    Found,
-    Mask,
-    Positions,
-    Source,
-    Span,
-    demand,
-    find_v5,
-    find_v6,
-    v5_candidates,
-    v6_candidates,
-)
+from hopline.wire.metaframes import find_v6, v6_candidates
+from hopline.wire.spans import DropOut, Entries, Found, Mask, Positions, Source, Span, demand
+from hopline.wire.trailers import find_v5, v5_candidates
 from hopline.wire.v3 import TtlUnit
 
 _CALLBACK_POINT: Final = pa.struct(

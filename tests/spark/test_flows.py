@@ -83,6 +83,20 @@ def test_spark_is_asked_the_same_each_time(spark, capsys):
         assert set(re.findall(r"lambda (\w+)#", capsys.readouterr().out)) == {"here", "place"}
 
 
+def test_messages_are_read_once_for_nodes_and_roots_together(spark, tmp_path, capsys):
+    world = made(spark)
+    world.messages.limit(10).write.parquet(str(tmp_path / "few"))
+    few = spark.read.parquet(str(tmp_path / "few"))
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # else Spark sees only when it runs what it need not do twice
+    try:
+        flows.flows(few, world.answers, world.moves).explain()
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before)
+    # For sorts of sightings, senders of imported ones, all that counts, and nodes without a bit.
+    assert len(re.findall(r"FileScan parquet .*/few\b", capsys.readouterr().out)) == 4
+
+
 def test_what_starts_no_flow_is_none(spark):
     world = made(spark)
     none = world.messages.where("correlation_key = '' or correlation_key like '00000000-%'")

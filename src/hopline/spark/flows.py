@@ -277,10 +277,12 @@ def _node() -> Column:
 
 def _numbered(seen: DataFrame) -> DataFrame:
     """All nodes of a capture, numbered from 0."""
-    # Who is not named has a hash too, and must not be found by it.
-    nodes = seen.where((sf.col("tells") < _TOLD) & sf.col("node_key").isNotNull()).select("node_key").distinct()
-    number = sf.row_number().over(Window.orderBy("node_key")) - 1
-    return nodes.select(_node().alias("node"), number.alias("number"))
+    nodes = seen.where(sf.col("tells") < _TOLD).select("node_key").distinct()
+    number = sf.row_number().over(Window.orderBy(sf.asc_nulls_last("node_key"))) - 1
+    numbered = nodes.select("node_key", _node().alias("node"), number.alias("number"))
+    # Who is not named has a hash too, and must not be found by it. Left out here, and not before: Spark would take that down
+    # to the messages, and read them once for nodes and once for roots.
+    return numbered.where(sf.col("node_key").isNotNull()).drop("node_key")
 
 
 def _roots(seen: DataFrame) -> DataFrame:

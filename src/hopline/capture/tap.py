@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow.fs as pa_fs
@@ -289,17 +289,21 @@ class CaptureTap:
             if takes is not None and not takes(message, frames):
                 return
             if frames is None:
-                see_row(_body_of(message, payload), message)
+                see_row(message, payload)
             elif is_whole:
                 see_bytes([frames])
             else:
-                see_row(frames)
+                see_row(None, frames)
 
-        def see_row(frames: list[bytes] | None, message: Message | None = None) -> None:
+        def see_row(message: Message | None, content: Any) -> None:  # noqa: ANN401 - frames, or a payload of any kind
             nonlocal seq
             seq += 1
             load = self._bytes_in
-            if (load >= self._mark and self._is_full()) or frames is None:
+            if load >= self._mark and self._is_full():
+                self._dropped[point] += 1
+                return
+            frames = content if message is None else _body_of(message, content)
+            if frames is None:
                 self._dropped[point] += 1
                 return
             size = sum(map(len, frames)) + overhead
@@ -336,7 +340,7 @@ class CaptureTap:
                 if len(frames) == FLAT_FRAMES:
                     see_bytes([frames])
                 else:
-                    see_row(frames)
+                    see_row(None, frames)
 
         return _Eye(see, see_bytes, lambda: seq)
 

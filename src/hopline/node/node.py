@@ -148,6 +148,7 @@ class Node:
                 self._peers = Peers(
                     self._router,
                     self._transport,
+                    self._taps,
                     clock=self.clock,
                     addresses=self._addresses,
                     domains=self._domains,

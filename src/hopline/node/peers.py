@@ -23,6 +23,7 @@ from hopline.node.announcements import Announcements, Said
 from hopline.node.clock import Clock
 from hopline.node.membership import Membership
 from hopline.node.service import ServiceHandlers, format_of
+from hopline.node.taps import Taps
 from hopline.payload.service import Ping, RequestClusterRoutes
 from hopline.security import Domains
 from hopline.transport.base import Link, Transport
@@ -89,6 +90,7 @@ class Peers:
         self,
         router: "MessageRouter",
         transport: Transport,
+        taps: Taps,
         *,
         clock: Clock,
         addresses: tuple[str, ...] = (),
@@ -102,6 +104,7 @@ class Peers:
         self.announcements = Announcements(router.table, domains, router.guard)
         self._router = router
         self._transport = transport
+        self._taps = taps
         self._addresses = addresses
         self._may_connect = may_connect
         self._service = ServiceHandlers(self, router)
@@ -109,8 +112,6 @@ class Peers:
         self._nodes: dict[bytes, LinkedPeer] = {}
         self._spoken: dict[bytes, Spoken] = {}
         self._stalled = 0
-        self.on_sent = router.on_sent
-        self.on_received = router.on_received
 
     async def start(self) -> None:
         """Bind, connect to the addresses we were given, and join the cluster."""
@@ -212,7 +213,7 @@ class Peers:
 
     def hear(self, frames: list[bytes], decoded: Decoded | None) -> None:
         """Take a message about routes that came through the cluster, or count one that could not be decoded."""
-        self._router.on_received([frames])
+        self.on_received([frames])
         if decoded is None:
             self._router.refuse_unread("a message of the cluster cannot be read")
         else:
@@ -220,7 +221,7 @@ class Peers:
 
     def said(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message of ours went to the cluster."""
-        self._router.on_sent([frames])
+        self.on_sent([frames])
         self._count(message, frames)
 
     def _count(self, message: Message, frames: list[bytes]) -> None:
@@ -254,6 +255,18 @@ class Peers:
             self._tell(peer, [next(iter(self.announcements.everywhere(Ping())))])
 
     # From the transport.
+
+    def on_received(self, messages: list[list[bytes]]) -> None:
+        """Show messages that have come, before any of them is looked at."""
+        see = self._taps.received
+        if see is not None:
+            see(messages)
+
+    def on_sent(self, messages: list[list[bytes]]) -> None:
+        """Show messages that the network has taken."""
+        see = self._taps.sent
+        if see is not None:
+            see(messages)
 
     def on_message(self, frames: list[bytes]) -> None:
         """Take a message; if it finds somebody full, read no more until there is room."""

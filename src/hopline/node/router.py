@@ -30,7 +30,7 @@ from hopline.node.host import ActorHost, Waits
 from hopline.node.hub import OUR_ERRORS, MessageHub
 from hopline.node.routes import RoutingTable
 from hopline.node.statistics import Books
-from hopline.node.taps import SeeBytes, Taps
+from hopline.node.taps import Taps
 from hopline.payload.registry import kind_of
 from hopline.payload.service import ExceptionMessage
 from hopline.security.domains import ROUTING_CONTROL
@@ -321,19 +321,7 @@ class MessageRouter:
             return payload.write()
         return kind_of(type(payload)).encode(payload)
 
-    def on_sent(self, messages: list[list[bytes]]) -> None:
-        """The network has taken messages."""
-        see = self._taps.sent
-        if see is not None:
-            _see_safely(see, messages)
-
     # Coming from other nodes.
-
-    def on_received(self, messages: list[list[bytes]]) -> None:
-        """Messages have come, before any of them is looked at."""
-        see = self._taps.received
-        if see is not None:
-            _see_safely(see, messages)
 
     def take_frames(self, frames: list[bytes]) -> tuple[Envelope, Waits] | None:
         """Take what another node sent; returns it and who is full if it must wait, and then reading should pause."""
@@ -579,14 +567,6 @@ class MessageRouter:
         self._is_closed = True
         self.routes_changed()
         self._go_on()
-
-
-def _see_safely(see: SeeBytes, messages: list[list[bytes]]) -> None:
-    try:
-        see(messages)
-    except Exception:
-        # The messages have been sent, or are still to be taken: a tap that raises must not change that.
-        logger.exception("a tap failed")
 
 
 def _without_receipt(message: Message) -> Message:

@@ -1,10 +1,13 @@
 """Taps: what a node lets others see of its messages. A capture is a tap; the node does not know it."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Literal, Protocol, get_args
 
 from hopline.wire import Message
+
+logger = logging.getLogger("hopline.node")
 
 Point = Literal["hub_out", "router_in", "scaleout_out", "scaleout_in", "actor_in", "actor_out", "hub_in"]
 
@@ -88,7 +91,7 @@ class Taps:
     def _at_network(self, point: Point) -> SeeBytes | None:
         asked = [tap.at_network(point) for tap in self.all if point in tap.points]
         looking = [see for see in asked if see is not None]
-        return _each_of(looking) if len(looking) > 1 else next(iter(looking), None)
+        return _each_of(looking) if looking else None
 
 
 def _all_of(looking: list[See]) -> See:
@@ -102,6 +105,10 @@ def _all_of(looking: list[See]) -> See:
 def _each_of(looking: list[SeeBytes]) -> SeeBytes:
     def see(messages: list[list[bytes]]) -> None:
         for each in looking:
-            each(messages)
+            try:
+                each(messages)
+            except Exception:
+                # They have been sent, or are still to be taken: a tap that raises must not change that.
+                logger.exception("a tap failed")
 
     return see

@@ -176,13 +176,15 @@ class _Cursor:
 # Shapes.
 
 _MOST_SHAPES: Final = 32
-"""Shapes that are looked for in one block; traffic has some ten."""
+"""Shapes that are looked for in one block; traffic has some ten. One that few have counts as eight of them: who makes every
+message another shape must not make us look at all of them so often."""
 
-_FEWEST: Final = 64
-"""Metaframes from which on a shape is worth its cost: noting one takes as long as walking over some fifty."""
+_FEWEST: Final = 128
+"""Metaframes from which on a shape is worth its cost: to note one takes 50 us, to walk over many half a one each."""
 
 _LARGEST: Final = 1 << 12
-"""Bytes of a metaframe that may have a shape: from there on, fetching all of it takes longer than walking over it."""
+"""Bytes of a metaframe that may have a shape. Larger ones hold long names or trails, and much of them would be fetched for
+nothing."""
 
 _ROWS_AT_ONCE: Final = 1024
 """Metaframes that are compared at once: they should stay in the cache of the core."""
@@ -197,17 +199,17 @@ def _walk_by_shape(source: Source, start: Positions, end: Positions) -> _Walked:
     looks = _MOST_SHAPES
     for size in np.flatnonzero(counts >= _FEWEST).tolist():
         alike = np.flatnonzero(sizes == size)
-        while alike.size >= _FEWEST and looks:
-            looks -= 1
+        while alike.size >= _FEWEST and looks > 0:
             shape = _shape_of(source.cut(start[alike[0]], end[alike[0]]))
             if shape is None:
+                looks -= 1
                 alike = alike[1:]
                 continue
             same, walked = shape.find(source, start[alike])
-            if walked.pos.size:
-                parts.append((alike[same], walked))
-                is_left[alike[same]] = False
-            alike = alike[~same]
+            looks -= 1 if walked.pos.size >= _FEWEST else 8
+            parts.append((alike[same], walked))
+            is_left[alike[same]] = False
+            alike = alike[1:][~same[1:]]  # whatever was found, the first one is done with
     if is_left.any() or not parts:
         left = np.flatnonzero(is_left)
         try:

@@ -87,12 +87,16 @@ def test_messages_are_read_once_for_nodes_and_roots_together(spark, tmp_path, ca
     world = made(spark)
     world.messages.limit(10).write.parquet(str(tmp_path / "few"))
     few = spark.read.parquet(str(tmp_path / "few"))
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")  # else Spark sees only when it runs what it need not do twice
+    # Else Spark sees only when it runs what it need not do twice, and cuts paths that are long.
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.maxMetadataStringLength": "10000"}
+    before = {name: spark.conf.get(name) for name in settings}
     try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
         flows.flows(few, world.answers, world.moves).explain()
     finally:
-        spark.conf.set("spark.sql.adaptive.enabled", before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
     # For sorts of sightings, senders of imported ones, all that counts, and nodes without a bit.
     assert len(re.findall(r"FileScan parquet .*/few\b", capsys.readouterr().out)) == 4
 

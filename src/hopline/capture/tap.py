@@ -6,9 +6,9 @@ bounded by records and by bytes: when the disk is slower than the node, messages
 so the gap shows. Nothing the disk does reaches the node.
 
 It waits in two places. What is usual on the network, four frames that are kept whole, is copied to the end of a page
-(`page.py`), all that left or came together at once: a call for each message took several times what copying it takes, for
-between two messages a node does so much that neither code nor data is in the caches. A page is a batch: when it is full the
-event loop turns it, and when it is time to write the thread does. All else waits in a list of rows.
+(`page.py`), all that left or came together at once: with a call for each message it took the event loop two and a half
+times as long, in a busy node. A page is a batch: when it is full the event loop turns it, and when it is time to write the
+thread does. All else waits in a list of rows.
 
 No lock is taken for a message. The list grows at its end and is cut at its front, and each of these is one step of the
 interpreter. A page is turned by one of them at a time; the thread then waits until the event loop has left the old one,
@@ -279,7 +279,7 @@ class CaptureTap:
         """Not called: a capture records what passes, not how it ends."""
 
     def _eye(self, point: str) -> "_Eye":
-        """What sees the messages of a point. It holds all it needs: looking up attributes would be a third of its work."""
+        """What sees the messages of a point. It runs for all that a busy node does, so it holds what does not change."""
         takes, is_whole = None if self._choice.takes_all else self._choice.takes, self._most_body is None
         overhead, code = self._overhead, TAP_CODES[point]
         rows, wall_ns, mono_ns = self._rows, self._wall_ns, self._mono_ns

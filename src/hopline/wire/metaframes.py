@@ -176,7 +176,7 @@ class _Cursor:
 # Shapes.
 
 _MOST_SHAPES: Final = 32
-"""Shapes that are looked for in one block; traffic has some ten. One that few have counts as eight of them: who makes every
+"""Shapes that are looked for in one block, a guess. One that few have counts as eight of them: who makes every
 message another shape must not make us look at all of them so often."""
 
 _FEWEST: Final = 128

@@ -125,6 +125,7 @@ def assert_same(records: list[Row], v3_ttl: TtlUnit = "ms") -> None:
     for rows, schema in ((found.messages, MESSAGES), (found.rejects, REJECTS)):
         rows.validate(full=True)
         assert rows.schema == schema
+        assert not any(rows[field.name].null_count for field in schema if not field.nullable)
         answers |= {row["event_id"]: row for row in rows.to_pylist()}
     assert len(found.messages) + len(found.rejects) == len(answers) == len(records)
     for place, record in enumerate(records, 100):

@@ -116,6 +116,16 @@ def test_a_schema_may_choose_columns_and_change_none(spark, mixed):
     assert_same(found, expected(mixed, columns=["event_id", "hops"]))
     with pytest.raises(PySparkException, match="the schema cannot have hops string"):
         spark.read.format("hopline").schema("hops STRING").load(str(mixed)).collect()
+    with pytest.raises(PySparkException, match="the schema cannot have version int NOT NULL"):
+        spark.read.format("hopline").schema("version INT NOT NULL").load(str(mixed)).collect()
+
+
+def test_spark_is_told_what_is_never_null(spark, mixed):
+    schema = spark.read.format("hopline").load(str(mixed)).schema
+    assert {field.name for field in schema if field.nullable} == {
+        *("node_key", "tap", "direction", "seq", "encoded", "body_kept"),
+        *("version", "version_bytes", "trace_options", "origin_key"),
+    }
 
 
 def test_v3_ttl(spark, mixed):

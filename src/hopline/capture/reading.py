@@ -174,6 +174,7 @@ class Reading:
         try:
             table = pa.ipc.open_stream(data, options=options).read_all()
             table.validate(full=True)  # a wrong offset would end the process
+            _refuse_nulls(table)
             (batch,) = table.combine_chunks().to_batches()
         except (pa.ArrowException, OSError, ValueError) as error:
             batch, reason = None, reason_of(error)
@@ -238,6 +239,13 @@ def _has_our_columns(schema: bytes) -> bool:
     except (pa.ArrowException, OSError):
         return False
     return fields[: len(RECORD_SCHEMA)] == list(RECORD_SCHEMA)
+
+
+def _refuse_nulls(table: pa.Table) -> None:
+    """Raise ValueError if something is missing that every record has; Arrow itself does not look."""
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise ValueError(f"{field.name} is null in {column.null_count} of {len(table)} rows")
 
 
 def _convert(facts: dict[str, Any], kind: type[_Struct]) -> _Struct | None:

@@ -16,7 +16,21 @@ from hopline.wire.columnar import REJECT_SCHEMA
 SEEN_AT: Final = pa.timestamp("us", "UTC")
 """The type of a point in time."""
 
-MESSAGES: Final = pa.schema(
+_MAY_BE_NULL: Final = frozenset(
+    [
+        *("node_key", "tap", "direction", "seq", "encoded", "body_kept"),
+        *("version", "version_bytes", "trace_options", "origin_key"),
+    ]
+)
+"""Columns of MESSAGES that may be null: what a record may lack, and what is not known of a message. Spark is told that the
+others never are, and does not ask for each value."""
+
+
+def _messages(columns: list[tuple[str, pa.DataType]]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=name in _MAY_BE_NULL) for name, kind in columns])
+
+
+MESSAGES: Final = _messages(
     [
         ("event_id", pa.string()),
         ("seen_at", SEEN_AT),

@@ -108,15 +108,14 @@ class News:
         return self._read(spark, read_verdicts, VERDICTS)
 
     def _rows(self, spark: SparkSession, mode: Mode, columns: tuple[str, ...], where: Filter) -> DataFrame:
-        table = Options(self.path, mode, columns).table
-        return self._read(spark, self._reader(mode, columns, where), pa.schema([table.field(name) for name in columns]))
+        return self._read(spark, self._reader(mode, columns, where), Options(self.path, mode, columns).schema)
 
     def _reader(self, mode: Mode, columns: tuple[str, ...], where: Filter) -> _Read:
         options = Options(self.path, mode, columns, where, v3_ttl=self.v3_ttl)
 
         def read_rows(work: Work) -> Iterator[pa.RecordBatch]:
             within = replace(options, since_ns=work.times.since_ns, until_ns=work.times.until_ns)
-            return Rows(within, columns).read(work.share)
+            return Rows(within, within.schema).read(work.share)
 
         return read_rows
 

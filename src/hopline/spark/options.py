@@ -112,6 +112,11 @@ class Options:
         """All columns that this mode has."""
         return MESSAGES if self.mode == "messages" else REJECTS
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Those columns of it that are asked for."""
+        return pa.schema([self.table.field(name) for name in self.columns])
+
 
 def read_options(given: Mapping[str, str]) -> Options:
     """Read the options that a user gave; raises InputError, INPUT_BAD_OPTION or INPUT_BAD_FILTER.

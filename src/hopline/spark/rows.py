@@ -66,11 +66,11 @@ class Rows:
 
     Attributes:
         options: what was asked for.
-        columns: the columns of the rows, in this order.
+        schema: the columns of the rows, in this order.
     """
 
     options: Options
-    columns: tuple[str, ...]
+    schema: pa.Schema
 
     def read(self, share: Share) -> Iterator[pa.RecordBatch]:
         """The rows of a share; raises CaptureError if the capture is not there or the disk fails."""
@@ -122,7 +122,7 @@ class Rows:
         """The columns of MESSAGES to make: those that are asked for and those that are asked about."""
         if self.options.mode == "rejects":
             return ["seen_ns"]  # there must be one
-        return [*self.columns, *sorted(fields_of(self._after) - set(self.columns))]
+        return [*self.schema.names, *sorted(fields_of(self._after) - set(self.schema.names))]
 
     def _records(self, folder: Folder, pieces: Iterable[Piece], problems: list[Problem]) -> Iterator[_Records]:
         asked = {*self._needed, *fields_of(self._before)}
@@ -160,7 +160,7 @@ class Rows:
         """Those rows that pass, and of them the columns that were asked for."""
         if self._after != And(()):
             rows = rows.filter(mask(self._after, rows))
-        return rows.select(list(self.columns))
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in self.schema.names], schema=self.schema)
 
 
 def _slices(records: _Records) -> Iterator[_Records]:

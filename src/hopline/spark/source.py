@@ -48,17 +48,17 @@ class HoplineDataSource(spark.DataSource):
     def schema(self) -> StructType:
         """The columns that the options ask for; raises InputError. On the driver, when a DataFrame is made."""
         options = read_options(self.options)
-        return from_arrow_schema(pa.schema([options.table.field(name) for name in options.columns]))
+        return from_arrow_schema(options.schema)
 
     def reader(self, schema: StructType) -> "CaptureReader":
         """A reader of what is there now. On the driver, when a query is planned."""
         options = _absolute(read_options(self.options))
-        return CaptureReader(options, _columns(options, schema))
+        return CaptureReader(options, _known(options, schema))
 
     def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802 - Spark's name
         """A reader of what is there and what comes. On the driver, when a stream starts."""
         options = _absolute(read_options(self.options))
-        return CaptureStreamReader(Rows(options, _columns(options, schema)))
+        return CaptureStreamReader(Rows(options, _known(options, schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> "NetworkWriter":  # noqa: FBT001 - Spark's way
         """What sends rows; raises InputError. On the driver, when a query is planned."""
@@ -76,9 +76,9 @@ class HoplineDataSource(spark.DataSource):
 class CaptureReader(spark.DataSourceReader):
     """Reads all that a capture holds when the query is planned: nothing that is written later, and all of it in a retry."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
-        self._rows = Rows(options, columns)
+        self._rows = Rows(options, schema)
 
     def partitions(self) -> list[Share]:
         """Share out the capture; raises CaptureError if there is none. On the driver."""
@@ -102,12 +102,14 @@ def _absolute(options: Options) -> Options:
     return options if "://" in options.path else replace(options, path=str(Path(options.path).absolute()))
 
 
-def _columns(options: Options, schema: StructType) -> tuple[str, ...]:
-    """The names of the columns to make. A schema that the user gave may choose among them, but change none."""
-    known = {field.name: field.dataType for field in from_arrow_schema(options.table)}
+def _known(options: Options, schema: StructType) -> pa.Schema:
+    """The columns to make. A schema that the user gave may choose among them, and need not say what is never null."""
+    known = {field.name: field for field in from_arrow_schema(options.table)}
     for field in schema:
-        if known.get(field.name) != field.dataType or not field.nullable:
-            types = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
-            reason = f"the schema cannot have {field.name} {field.dataType.simpleString()}; there are {types}"
+        ours = known.get(field.name)
+        if ours is None or ours.dataType != field.dataType or field.nullable < ours.nullable:
+            types = ", ".join(f"{name} {field.dataType.simpleString()}" for name, field in known.items())
+            never = "" if field.nullable else " NOT NULL"
+            reason = f"the schema cannot have {field.name} {field.dataType.simpleString()}{never}; there are {types}"
             raise InputError("INPUT_BAD_OPTION", reason)
-    return tuple(schema.fieldNames())
+    return pa.schema([options.table.field(field.name).with_nullable(field.nullable) for field in schema])

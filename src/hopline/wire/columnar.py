@@ -26,12 +26,24 @@ from numpy.typing import NDArray
 
 from hopline.errors import DecodeError
 from hopline.identity import MessageType
-from hopline.wire import v5, v6
 from hopline.wire.decoded import Decoded
 from hopline.wire.formats import decode
 from hopline.wire.message import Distribution, Message
 from hopline.wire.metaframes import find_v6, v6_candidates
-from hopline.wire.spans import DropOut, Entries, Found, Mask, Positions, Source, Span, demand
+from hopline.wire.spans import (
+    FORMATS,
+    VARIANTS,
+    DropOut,
+    Entries,
+    Found,
+    Mask,
+    Positions,
+    Slot,
+    Source,
+    Span,
+    demand,
+    joined,
+)
 from hopline.wire.trailers import find_v5, v5_candidates
 from hopline.wire.v3 import TtlUnit
 
@@ -161,11 +173,10 @@ def _decode_block(
 ) -> None:
     """Add the parts and the rejects of a block."""
     odd = np.ones(source.first.size, np.bool_)
-    for candidates, find in ((v6_candidates(source), find_v6), (v5_candidates(source), find_v5)):
-        if candidates.size:
-            found, texts = _find(find, source, candidates)
-            odd[found.rows] = False
-            parts.append(_copy(source, found, texts, wanted))
+    if (taken := _find(source)) is not None:
+        found, texts = taken
+        odd[found.rows] = False
+        parts.append(_copy(source, found, texts, wanted))
     rows: list[int] = []
     decoded: list[dict[str, Any]] = []
     for row in np.flatnonzero(odd).tolist():
@@ -229,17 +240,27 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def _find(
-    find: Callable[[Source, Positions], Found], source: Source, rows: Positions
-) -> tuple[Found, tuple[pa.Array, pa.Array]]:
-    """Find the fields of those rows that the fast path takes; each time some drop out, begin again without them.
+def _find(source: Source) -> tuple[Found, tuple[pa.Array, pa.Array]] | None:
+    """Find the fields of all messages that the fast path takes; None if it takes none.
 
     The texts, domain and URIs, are copied at once: that shows whether they are UTF-8.
     """
+    candidates = {find_v6: v6_candidates(source), find_v5: v5_candidates(source)}
+    while parts := [_find_all(find, source, rows) for find, rows in candidates.items() if rows.size]:
+        found = joined(parts)
+        try:
+            return found, _copy_texts(source, found)
+        except DropOut as drop:
+            good = found.rows[drop.good]
+            candidates = {find: np.intersect1d(rows, good) for find, rows in candidates.items()}
+    return None
+
+
+def _find_all(find: Callable[[Source, Positions], Found], source: Source, rows: Positions) -> Found:
+    """Find the fields of those rows that are ordinary; each time some drop out, begin again without them."""
     while True:
         try:
-            found = find(source, rows)
-            return found, _copy_texts(source, found)
+            return find(source, rows)
         except DropOut as drop:
             rows = rows[drop.good]
 
@@ -273,9 +294,12 @@ def _is_utf8(text: bytes) -> bool:
 
 # Copying.
 
-_FORMATS: Final = {name: pa.scalar(name) for name in (v6.NAME, v5.NAME)}
-_VARIANTS: Final = {v6.NAME: pa.array([""]), v5.NAME: pa.array(["int32-stamp", "uint16-stamp"])}
-_DISTRIBUTIONS: Final = pa.array([value.name.lower() for value in Distribution])
+_NAMES: Final = {
+    "format": pa.array(FORMATS),
+    "variant": pa.array(VARIANTS),
+    "distribution": pa.array([value.name.lower() for value in Distribution]),
+}
+"""What the numbers of these columns mean."""
 
 
 def _copy(source: Source, found: Found, texts: tuple[pa.Array, pa.Array], wanted: pa.Schema) -> _Part:
@@ -287,18 +311,12 @@ def _copy(source: Source, found: Found, texts: tuple[pa.Array, pa.Array], wanted
         match name:
             case "row":
                 return _array(rows)
-            case "format":
-                return pa.repeat(_FORMATS[found.format], rows.size)
-            case "variant":
-                return _VARIANTS[found.format].take(_array(numbers[name]))
-            case "distribution":
-                return _DISTRIBUTIONS.take(_array(numbers[name]))
+            case "format" | "variant" | "distribution":
+                return _NAMES[name].take(_array(numbers[name]))
             case "version_bytes":
                 return pa.nulls(rows.size, kind)
             case "domain":
                 return domain
-            case "body_size":
-                return _array(spans["body"].end - spans["body"].start)
             case "routing":
                 identity = _copy_span(source, found.routing.spans["identity"])
                 return _lists(kind, found.routing, [uri, identity])
@@ -307,7 +325,7 @@ def _copy(source: Source, found: Found, texts: tuple[pa.Array, pa.Array], wanted
                 identity, partition = (_copy_span(source, points.spans[of]) for of in ("identity", "partition"))
                 raw = pa.nulls(len(identity), pa.binary())
                 return _lists(kind, points, [identity, _array(points.versions, pa.int32()), raw, partition])
-            case _ if name in spans:
+            case _ if pa.types.is_binary(kind):
                 return _copy_span(source, spans[name])
             case _:
                 return _array(numbers[name], kind)
@@ -315,12 +333,15 @@ def _copy(source: Source, found: Found, texts: tuple[pa.Array, pa.Array], wanted
     return _Part(rows, pa.RecordBatch.from_arrays([column(field.name, field.type) for field in wanted], schema=wanted))
 
 
-def _copy_span(source: Source, span: Span) -> pa.Array:
+def _copy_span(source: Source, span: Span | Slot) -> pa.Array:
     """Copy a field of all messages out of the buffer.
 
     Spans rise from message to message. So their starts and ends in turn are the bounds of an array over the same buffer, in
     which every other element is a field, and the ones between are what lies between.
     """
+    if isinstance(span, Slot):
+        copied, together = span.copy()
+        return pa.Array.from_buffers(pa.binary(), copied.size - 1, [None, pa.py_buffer(copied), pa.py_buffer(together)])
     n = span.start.size
     is_small = source.buffer.size < _LARGE
     if not is_small and (span.end - span.start).sum() >= _LARGE:

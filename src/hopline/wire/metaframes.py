@@ -5,15 +5,15 @@ Theory of operation. Two ways, one answer:
 - The walk reads the same number of every message with one NumPy gather, adds it to all positions and goes on to the next
   field. Numbers that follow each other are read as one record: a gather of sixteen bytes takes no longer than one of two.
 - Flows repeat their shape. In metaframes in which all sizes and counts are the same, all fields lie at the same places: one
-  of them is walked over, and the sizes of all others are compared with its at once. So their memory is fetched once and
-  not for each field anew, which is most of what a walk costs. What has a shape of its own is left to the walk.
+  of them is walked over, and the sizes of all others are compared with its at once. So their memory is fetched once, into
+  rows that lie close together, and not for each field anew, which is most of what a walk costs. What has a shape of its own
+  is left to the walk.
 
 Finding is optimistic, as in `v6.py`. Lengths are read as unsigned, so a position only ever grows; a read beyond the buffer
 is moved back to its end and gives nonsense; and comparing the last position with the end of the frame tells the messages in
-which every read was good. The others drop out. This file copies nothing and rejects nothing: see `columnar.py`.
+which every read was good. The others drop out. This file copies no field and rejects nothing: see `columnar.py`.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +22,24 @@ from numpy.typing import NDArray
 from hopline.wire import v3, v6
 from hopline.wire.message import Distribution
 from hopline.wire.regions import ENVELOPE
-from hopline.wire.spans import I64, U16, U32, DropOut, Entries, Found, Mask, Positions, Source, Span, demand, numbers_of
+from hopline.wire.spans import (
+    FORMATS,
+    I64,
+    U16,
+    U32,
+    VARIANTS,
+    DropOut,
+    Entries,
+    Found,
+    Mask,
+    Positions,
+    Slot,
+    Source,
+    Span,
+    demand,
+    joined,
+    numbers_of,
+)
 
 _MOST_ENTRIES: Final = 32
 """Most entries of a message on the fast path: each is a step over the messages that have so many, and few have more."""
@@ -69,17 +86,6 @@ _FAR: Final = 1 << 62
 """A position that no frame reaches."""
 
 
-class _Walked(NamedTuple):
-    """What some metaframes hold and where; `pos` is where each ends, `has_rest` whether an entry is more than its fields."""
-
-    numbers: dict[str, NDArray[Any]]
-    spans: dict[str, Span]
-    routing: Entries
-    callbacks: Entries
-    pos: Positions
-    has_rest: Mask
-
-
 def v6_candidates(source: Source) -> Positions:
     """The rows that end in a metaframe and are too short for v3. Number 5 is left out: it may repeat the body."""
     n = source.last - source.first
@@ -94,31 +100,33 @@ def find_v6(source: Source, rows: Positions) -> Found:
     """Find the fields of v6 messages; raises DropOut if some are not ordinary."""
     first, last = source.first[rows], source.last[rows]
     start, end = source.span(last - 1)
-    walked = _walk_by_shape(source, start, end)
-    numbers, spans = walked.numbers, walked.spans
+    _, numbers, spans, routing, callbacks = _walk_by_shape(source, start, end)
     body_offset, body_count = numbers["body_offset"], numbers["body_count"]
     body = last - body_offset
     demand(
-        (walked.pos <= end)
+        (numbers["end"] <= end)
         & (numbers["distribution"] <= Distribution.BROADCAST)
         & (body >= first + ENVELOPE)
         & (body + body_count < last)
     )
     spans["socket_identity"] = source.span(first)
-    spans["body"] = source.span(body, body_count)
-    numbers["variant"] = np.zeros(rows.size, np.int64)
+    spans["body"] = inside = source.span(body, body_count)
+    numbers["body_size"] = inside.end - inside.start
+    numbers["format"] = np.full(rows.size, FORMATS.index(v6.NAME))
+    numbers["variant"] = np.full(rows.size, VARIANTS.index(""))
     delimiter = source.span(first + 1)
     usual = (numbers["wire_version"] == 6) & (last - first == v6.FEWEST) & (body_offset == 2) & (body_count == 1)
-    usual &= (delimiter.start == delimiter.end) & (walked.pos == end) & ~walked.has_rest
+    usual &= (delimiter.start == delimiter.end) & (numbers["end"] == end) & ~numbers["has_rest"]
     usual &= (numbers["trace_rest"] | numbers["routing_rest"] | numbers["body_rest"]) == 0
     numbers["has_extra"] = ~usual
-    return Found(rows, v6.NAME, numbers, spans, walked.routing, walked.callbacks)
+    return Found(rows, numbers, spans, routing, callbacks)
 
 
 # The walk.
 
 
-def _walk(source: Source, start: Positions) -> _Walked:
+def _walk(source: Source, rows: Positions, start: Positions) -> Found:
+    """Walk over metaframes; the number `end` is where each ends, and `has_rest` whether an entry is more than its fields."""
     cursor = _Cursor(source, start)
     cursor.walk(_HEAD)
     demand(cursor.numbers["routing_count"] <= _MOST_ENTRIES)
@@ -127,7 +135,8 @@ def _walk(source: Source, start: Positions) -> _Walked:
     demand(cursor.numbers["callback_count"] <= _MOST_ENTRIES)
     callbacks = cursor.walk_entries(_CALLBACK, cursor.numbers["callback_count"])
     cursor.walk(_TAIL)
-    return _Walked(cursor.numbers, cursor.spans, routing, callbacks, cursor.pos, cursor.has_rest)
+    numbers = cursor.numbers | {"end": cursor.pos, "has_rest": cursor.has_rest}
+    return Found(rows, numbers, cursor.spans, routing, callbacks)
 
 
 class _Cursor:
@@ -137,7 +146,7 @@ class _Cursor:
         self._source = source
         self.pos = pos
         self.numbers: dict[str, NDArray[Any]] = {}
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, Span | Slot] = {}
         self.has_rest: Mask = np.zeros(pos.size, np.bool_)
 
     def walk(self, layout: _Layout) -> None:
@@ -147,8 +156,8 @@ class _Cursor:
             self.pos = self.pos + record.itemsize
             self.numbers |= numbers_of(found)
             if field:
-                self.spans[field] = Span(self.pos, self.pos + self.numbers.pop(field))
-                self.pos = self.spans[field].end
+                start, self.pos = self.pos, self.pos + self.numbers.pop(field)
+                self.spans[field] = Span(start, self.pos)
 
     def walk_entries(self, layout: _Layout, counts: Positions) -> Entries:
         """Find the first entry of all messages, then the second of those that have one, and so on; then walk over all."""
@@ -190,9 +199,9 @@ _ROWS_AT_ONCE: Final = 1024
 """Metaframes that are compared at once: they should stay in the cache of the core."""
 
 
-def _walk_by_shape(source: Source, start: Positions, end: Positions) -> _Walked:
+def _walk_by_shape(source: Source, start: Positions, end: Positions) -> Found:
     """Walk over metaframes, those of one shape at once; raises DropOut."""
-    parts: list[tuple[Positions, _Walked]] = []
+    parts: list[Found] = []
     is_left = np.ones(start.size, np.bool_)
     sizes = np.minimum(end - start, _LARGEST)
     counts = np.bincount(sizes, minlength=_LARGEST)[:_LARGEST]
@@ -205,19 +214,19 @@ def _walk_by_shape(source: Source, start: Positions, end: Positions) -> _Walked:
                 looks -= 1
                 alike = alike[1:]
                 continue
-            same, walked = shape.find(source, start[alike])
-            looks -= 1 if walked.pos.size >= _FEWEST else 8
-            parts.append((alike[same], walked))
-            is_left[alike[same]] = False
+            same, found = shape.find(source, alike, start[alike])
+            looks -= 1 if found.rows.size >= _FEWEST else 8
+            parts.append(found)
+            is_left[found.rows] = False
             alike = alike[1:][~same[1:]]  # whatever was found, the first one is done with
     if is_left.any() or not parts:
         left = np.flatnonzero(is_left)
         try:
-            parts.append((left, _walk(source, start[left])))
+            parts.append(_walk(source, left, start[left]))
         except DropOut as drop:
             is_left[left] = ~drop.good
             raise DropOut(~is_left) from None
-    return parts[0][1] if len(parts) == 1 else _joined(parts, start.size)
+    return joined(parts)
 
 
 class _EntryPlaces(NamedTuple):
@@ -228,9 +237,9 @@ class _EntryPlaces(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Metaframes that differ in bytes and in numbers of 64 bits only: where everything lies in them, from their start.
+    """Metaframes that differ in bytes and in numbers of 64 bits only: where everything lies in them.
 
-    They are read from `ahead` bytes before their start, so that they are whole words.
+    They are read from `ahead` bytes before their start, so that they are whole words, and all places count from there.
     """
 
     ahead: int
@@ -247,38 +256,37 @@ class _Shape(NamedTuple):
     marks: NDArray[np.uint64]
     """these bits."""
 
-    def find(self, source: Source, start: Positions) -> tuple[Mask, _Walked]:
+    def find(self, source: Source, rows: Positions, start: Positions) -> tuple[Mask, Found]:
         """Which of the metaframes that begin there have this shape, and what those hold."""
-        same = start >= self.ahead
-        found = {name: np.empty(start.size, np.int64) for name in self.record.names or ()}
+        begin = start - self.ahead
+        same = begin >= 0
+        metaframes = source.read(self.record, np.maximum(begin, 0))
+        words = metaframes.view(np.uint64).reshape(-1, self.masks.size)
         for at in range(0, start.size, _ROWS_AT_ONCE):
             part = slice(at, at + _ROWS_AT_ONCE)
-            metaframes = source.read(self.record, np.maximum(start[part] - self.ahead, 0))
-            words = metaframes.view(np.uint64).reshape(-1, self.masks.size)
-            # Counted: `all` takes longer for so few each.
-            same[part] &= ((words & self.masks) == self.marks).sum(axis=1) == self.masks.size
-            for name, values in found.items():
-                values[part] = metaframes[name]
+            are_other = (words[part] & self.masks) != self.marks
+            if are_other.any():  # takes far less time than to ask each row
+                same[part] &= ~are_other.any(axis=1)
         if not same.all():
-            start = start[same]
-            found = {name: values[same] for name, values in found.items()}
-        return same, _Walked(
-            found | {name: np.full(start.size, value) for name, value in self.numbers.items()},
-            {name: Span(start + a, start + b) for name, (a, b) in self.spans.items()},
-            _entries(start, self.routing),
-            _entries(start, self.callbacks),
-            start + self.end,
-            np.full(start.size, self.has_rest),
+            rows, begin, metaframes = rows[same], begin[same], metaframes[same]
+        memory = metaframes.view(np.uint8).reshape(begin.size, -1)
+        numbers: dict[str, NDArray[Any]] = {name: metaframes[name].copy() for name in self.record.names or ()}
+        numbers |= {name: np.full(begin.size, value) for name, value in self.numbers.items()}
+        return same, Found(
+            rows,
+            numbers | {"end": begin + self.end, "has_rest": np.full(begin.size, self.has_rest)},
+            {name: Slot(memory, begin, (place,)) for name, place in self.spans.items()},
+            _entries(memory, begin, self.routing),
+            _entries(memory, begin, self.callbacks),
         )
 
 
-def _entries(start: Positions, places: _EntryPlaces) -> Entries:
+def _entries(memory: NDArray[np.uint8], begin: Positions, places: _EntryPlaces) -> Entries:
     """The entries of metaframes of one shape."""
-    count, spans = len(places.versions), {}
-    for name, bounds in places.spans.items():
-        first, last = np.array(bounds, np.int64).reshape(count, 2).T
-        spans[name] = Span(np.add.outer(start, first).ravel(), np.add.outer(start, last).ravel())
-    return Entries(np.full(start.size, count), spans, np.tile(np.array(places.versions, np.int64), start.size))
+    spans: dict[str, Span | Slot] = {name: Slot(memory, begin, tuple(each)) for name, each in places.spans.items()}
+    return Entries(
+        np.full(begin.size, len(places.versions)), spans, np.tile(np.array(places.versions, np.int64), begin.size)
+    )
 
 
 class _Ruler:
@@ -333,7 +341,9 @@ class _Ruler:
 
 def _shape_of(metaframe: bytes) -> _Shape | None:
     """The shape of a metaframe; None if it is not an ordinary one."""
-    ruler = _Ruler(metaframe)
+    ahead = -len(metaframe) % 8
+    row = bytes(ahead) + metaframe
+    ruler = _Ruler(row, ahead)
     try:
         ruler.walk(_HEAD)
         routing = ruler.walk_entries(_ROUTING, ruler.numbers["routing_count"])
@@ -342,12 +352,11 @@ def _shape_of(metaframe: bytes) -> _Shape | None:
         ruler.walk(_TAIL)
     except IndexError:
         return None
-    ahead = -len(metaframe) % 8
-    words = np.frombuffer(bytes(ahead) + metaframe, np.uint64)
-    masks = np.zeros(8 * words.size, np.uint8)
+    words = np.frombuffer(row, np.uint64)
+    masks = np.zeros(len(row), np.uint8)
     for mark in ruler.marks:
-        masks[ahead + mark.start : ahead + mark.stop] = 255
-    places = [ahead + place for place in ruler.large.values()]
+        masks[mark] = 255
+    places = list(ruler.large.values())
     record = {"names": list(ruler.large), "formats": [I64] * len(places), "offsets": places, "itemsize": masks.size}
     return _Shape(
         ahead,
@@ -360,48 +369,4 @@ def _shape_of(metaframe: bytes) -> _Shape | None:
         ruler.has_rest,
         masks.view(np.uint64),
         words & masks.view(np.uint64),
-    )
-
-
-def _joined(parts: list[tuple[Positions, _Walked]], count: int) -> _Walked:
-    """Put what was found of some metaframes each back into the order of all."""
-    rows, walked = [rows for rows, _ in parts], [walked for _, walked in parts]
-
-    def whole(found: Iterable[NDArray[Any]]) -> NDArray[Any]:
-        together = np.empty(count, np.int64)
-        for where, some in zip(rows, found, strict=True):
-            together[where] = some
-        return together
-
-    def entries(found: list[Entries]) -> Entries:
-        counts = whole(each.counts for each in found)
-        ahead, total = np.cumsum(counts) - counts, int(counts.sum())
-        places = []
-        for where, each in zip(rows, found, strict=True):
-            own = np.cumsum(each.counts) - each.counts
-            places.append(np.repeat(ahead[where] - own, each.counts) + np.arange(int(each.counts.sum())))
-
-        def in_line(of: Iterable[NDArray[Any]]) -> NDArray[Any]:
-            together = np.empty(total, np.int64)
-            for where, some in zip(places, of, strict=True):
-                together[where] = some
-            return together
-
-        spans = {
-            name: Span(in_line(each.spans[name].start for each in found), in_line(each.spans[name].end for each in found))
-            for name in found[0].spans
-        }
-        return Entries(counts, spans, in_line(each.versions for each in found))
-
-    one = walked[0]
-    return _Walked(
-        {name: whole(each.numbers[name] for each in walked) for name in one.numbers},
-        {
-            name: Span(whole(each.spans[name].start for each in walked), whole(each.spans[name].end for each in walked))
-            for name in one.spans
-        },
-        entries([each.routing for each in walked]),
-        entries([each.callbacks for each in walked]),
-        whole(each.pos for each in walked),
-        whole(each.has_rest for each in walked).astype(np.bool_),
     )

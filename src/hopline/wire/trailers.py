@@ -12,7 +12,22 @@ from numpy.typing import NDArray
 from hopline.wire import v5
 from hopline.wire.message import Distribution
 from hopline.wire.regions import CALLBACK_FRAMES, ENVELOPE, ROUTING_FRAMES
-from hopline.wire.spans import I64, U16, U32, Entries, Found, Mask, Positions, Source, Span, demand, numbers_of
+from hopline.wire.spans import (
+    FORMATS,
+    I64,
+    U16,
+    U32,
+    VARIANTS,
+    Entries,
+    Found,
+    Mask,
+    Positions,
+    Slot,
+    Source,
+    Span,
+    demand,
+    numbers_of,
+)
 
 
 def _record(**kinds: np.dtype[Any]) -> np.dtype[np.void]:
@@ -64,7 +79,7 @@ def find_v5(source: Source, rows: Positions) -> Found:
     numbers: dict[str, NDArray[Any]] = {}
     for k, record in _V5_NUMBERS.items():
         numbers |= numbers_of(source.read(record, edges[k]))
-    spans = {name: Span(edges[k], edges[k - 1]) for name, k in _V5_SPANS.items()}
+    spans: dict[str, Span | Slot] = {name: Span(edges[k], edges[k - 1]) for name, k in _V5_SPANS.items()}
     routing_offset, routing_count, routing_divisor = (numbers[f"routing_{of}"] for of in ("offset", "count", "divisor"))
     callback_offset, callback_count, callback_divisor = (numbers[f"callback_{of}"] for of in ("offset", "count", "divisor"))
     body_offset, body_count = numbers["body_offset"], numbers["body_count"]
@@ -84,19 +99,21 @@ def find_v5(source: Source, rows: Positions) -> Found:
     owner, (start, version, identity, end) = _each_entry(source, last - callbacks_at, callback_count, CALLBACK_FRAMES)
     good[owner[identity - version != 2]] = False
     demand(good)
-    points = {"partition": Span(start, version), "identity": Span(identity, end)}
+    points: dict[str, Span | Slot] = {"partition": Span(start, version), "identity": Span(identity, end)}
     callbacks = Entries(callback_count, points, source.read(U16, version))
     spans["socket_identity"] = source.span(first)
-    spans["body"] = source.span(last - body_offset, body_count)
+    spans["body"] = body = source.span(last - body_offset, body_count)
+    numbers["body_size"] = body.end - body.start
     numbers["wire_version"] = np.full(rows.size, 5)
-    numbers["variant"] = (edges[0] - edges[1] == 2).astype(np.int64)
+    numbers["format"] = np.full(rows.size, FORMATS.index(v5.NAME))
+    numbers["variant"] = np.where(edges[0] - edges[1] == 2, VARIANTS.index("uint16-stamp"), VARIANTS.index("int32-stamp"))
     delimiter = source.span(first + 1)
     usual = (last - body_offset == first + ENVELOPE) & (body_count == 1) & (delimiter.start == delimiter.end)
     usual &= ~no_routing | ((routing_offset == 0) & (routing_divisor == ROUTING_FRAMES))
     usual &= ~no_callbacks | ((callback_offset == 0) & (callback_divisor == CALLBACK_FRAMES))
     usual &= (numbers["trace_rest"] | numbers["body_rest"] | numbers["callback_rest"]) == 0
     numbers["has_extra"] = ~usual
-    return Found(rows, v5.NAME, numbers, spans, routing, callbacks)
+    return Found(rows, numbers, spans, routing, callbacks)
 
 
 def _each_entry(source: Source, first: Positions, counts: Positions, size: int) -> tuple[Positions, list[Positions]]:

@@ -293,6 +293,14 @@ def test_offsets_that_point_outside_end_neither_the_process_nor_the_reading(tmp_
     assert (batches, codes(reading)) == ([], ["CAPTURE_DAMAGED"])
 
 
+def test_a_record_that_does_not_say_when_is_damage(tmp_path: Path) -> None:
+    good = records(1, 2).to_batch()
+    forged = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int64()), *good.columns[1:]], schema=RECORD_SCHEMA)
+    reading, batches = read(forge(tmp_path, GOOD_HEAD, forged, {"rows": 2}))
+    assert (batches, codes(reading)) == ([], ["CAPTURE_DAMAGED"])
+    assert "seen_ns" in reading.problems[0].reason
+
+
 def test_the_schema_of_another_stream_does_not_pass(tmp_path: Path) -> None:
     path = make_segment(tmp_path, [records(1, 1)])
     facts = json.loads(pa.ipc.open_stream(path.read_bytes()).schema.metadata[METADATA_KEY.encode()])

@@ -22,7 +22,7 @@ def ids_in(news):
     for (since_ns, until_ns), share in news.work:
         given = {"path": news.path, "since": since_ns, "until": until_ns}
         options = read_options({name: str(value) for name, value in given.items() if value is not None})
-        found += [each for batch in Rows(options, COLUMNS).read(share) for each in batch["event_id"].to_pylist()]
+        found += [each for batch in Rows(options, options.schema).read(share) for each in batch["event_id"].to_pylist()]
     return found
 
 

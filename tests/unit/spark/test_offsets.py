@@ -28,7 +28,7 @@ class Stream:
         self.offset = self.reader.initialOffset()
 
     def _new(self) -> CaptureStreamReader:
-        return CaptureStreamReader(Rows(self._options, self._options.columns))
+        return CaptureStreamReader(Rows(self._options, self._options.schema))
 
     def restart(self) -> None:
         self.reader = self._new()

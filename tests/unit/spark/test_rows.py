@@ -31,7 +31,7 @@ JUNK = Records(
 def read(path: Path, **given: str) -> pa.Table:
     options = read_options({"path": str(path), **given})
     found = [Stretch(segment, 0, segment.size) for segment in open_capture(str(path)).segments()]
-    reader = Rows(options, options.columns)
+    reader = Rows(options, options.schema)
     schema = pa.schema([options.table.field(name) for name in options.columns])
     batches = [batch for share in shares(found, options.share_bytes) for batch in reader.read(share)]
     return pa.Table.from_batches(batches, schema)
@@ -93,7 +93,7 @@ def test_large_records_are_decoded_in_parts(tmp_path, monkeypatch):
     options = read_options({"path": str(tmp_path), "columns": "seq,body"})
     found = [Stretch(segment, 0, segment.size) for segment in open_capture(str(tmp_path)).segments()]
     (share,) = shares(found, options.share_bytes)
-    batches = list(Rows(options, options.columns).read(share))
+    batches = list(Rows(options, options.schema).read(share))
     assert len(batches) > 5
     assert [seq for batch in batches for seq in batch["seq"].to_pylist()] == list(range(1, 41))
 
@@ -117,13 +117,13 @@ def test_what_was_deleted_is_in_the_log_only(tmp_path, caplog):
     found = [Stretch(segment, 0, segment.size) for segment in open_capture(str(tmp_path)).segments()]
     file.unlink()
     with caplog.at_level(logging.WARNING):
-        assert [list(Rows(options, options.columns).read(share)) for share in shares(found, 1 << 30)] == [[]]
+        assert [list(Rows(options, options.schema).read(share)) for share in shares(found, 1 << 30)] == [[]]
     assert "CAPTURE_NOT_FOUND" in caplog.text
 
 
 def test_an_executor_without_the_capture_says_so(tmp_path):
     options = read_options({"path": str(tmp_path / "none")})
-    reader = Rows(options, options.columns)
+    reader = Rows(options, options.schema)
     assert list(reader.read(Share(()))) == []
     make_segment(tmp_path, [records(1, 1)])
     found = [Stretch(segment, 0, segment.size) for segment in open_capture(str(tmp_path)).segments()]

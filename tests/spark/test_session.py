@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from hopline.errors import SparkError
 from hopline.spark import session as module
@@ -174,6 +175,31 @@ def test_the_session_is_as_the_pipeline_needs_it(spark):
     assert spark.conf.get("spark.driver.host") in ("127.0.0.1", "localhost")
     assert spark.sparkContext.master == "local[2]"
     assert spark.sparkContext.pythonExec == sys.executable
+
+
+def collectors(spark: SparkSession) -> str:
+    """Which garbage collectors the JVM has."""
+    java = spark.sparkContext._jvm.java  # noqa: SLF001 - PySpark has no other way to ask
+    beans = java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+    return ", ".join(sorted(bean.getName() for bean in beans))
+
+
+def test_the_jvm_has_the_collector_for_throughput(spark):
+    assert collectors(spark) == "PS MarkSweep, PS Scavenge"
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [("-XX:+UseSerialGC", {}), ("", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseSerialGC"})],
+)
+def test_who_chooses_another_collector_gets_it(given, variables):
+    code = f"""
+    from hopline.spark.session import spark_session
+    from tests.spark.test_session import collectors
+    print(collectors(spark_session("local[1]", conf={{"spark.driver.extraJavaOptions": "{given}"}})))
+    """
+    done = run(code, PATH=os.environ["PATH"], **variables)
+    assert done.stdout == "Copy, MarkSweepCompact\n", done.stderr
 
 
 def test_the_session_that_runs_is_handed_back(spark, monkeypatch):

@@ -49,6 +49,11 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",  # commands have their own
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""For throughput: rows come by the million and are gone at once, and nobody waits for one of them. Where all work is done in
+the JVM that we start, it takes a third less than with the usual collector to read a capture with all columns."""
+_A_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
 _WRAPPER: Final = """\
@@ -78,21 +83,29 @@ def spark_session(
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     where = master or (None if is_submitted else "local[*]")
+    is_local = where is not None and where.startswith("local")
     settings = _SETTINGS | dict(conf)
-    quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
-    settings[_JAVA_OPTIONS] = f"{quiet} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    settings[_JAVA_OPTIONS] = _java_options(settings.get(_JAVA_OPTIONS, ""), is_local=is_local)
     builder = SparkSession.builder.appName(app)
     if where is not None:
         builder = builder.master(where)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    is_local = where is not None and where.startswith("local")
     needs_java = not is_submitted and SparkSession.getActiveSession() is None
     with _environment(_variables(is_local=is_local) if needs_java else {}):
         try:
             return builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {_first_line(error)}") from error
+
+
+def _java_options(given: str, *, is_local: bool) -> str:
+    """The options of the JVM, with those that a user gave; Java refuses to start with two collectors."""
+    ours = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"]
+    said = " ".join([given, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
+    if is_local and not _A_COLLECTOR.search(said):
+        ours.append(_COLLECTOR)
+    return " ".join([*ours, given]).strip()
 
 
 def find_java() -> Path:

@@ -33,7 +33,8 @@ from hopline.wire import FormatName, encode
 
 MESSAGES: Final = 2_000_000
 ROUNDS: Final = 5
-BATCH: Final = 1000
+BATCH: Final = 4096
+"""Messages that are written at once: as many as a busy node does."""
 ROW_GROUP: Final = 100_000
 
 KINDS: Final[dict[str, tuple[FormatName, ...]]] = {"v6": ("v6",), "v5": ("v5",), "v5 and v6": ("v5", "v6")}

@@ -14,12 +14,14 @@ HERE = Path(__file__).parent
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "captures"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(300))  # the first one waits for the JVM, beside the other tests
-            item.add_marker(pytest.mark.xdist_group("spark"))  # so that one worker, and one JVM, gets them all
+            # One worker gets a whole file: what its tests share is made once.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
             if item.path.name in ("test_cluster.py", "test_chaos.py"):
                 item.add_marker(pytest.mark.heavy)
 

@@ -50,8 +50,9 @@ _SETTINGS: Final = {
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""For throughput: rows come by the million and are gone at once, and nobody waits for one of them. Where all work is done in
-the JVM that we start, it takes a third less than with the usual collector to read a capture with all columns."""
+"""For throughput: rows come by the million and are gone at once, and nobody waits for one of them. To read a capture with 44
+columns took the JVM 3.2 us a message, and 4.5 with the usual collector. Only where all work is done in the JVM that we
+start."""
 _A_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w+GC\b")
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")

@@ -108,7 +108,7 @@ def _known(options: Options, schema: StructType) -> pa.Schema:
     for field in schema:
         ours = known.get(field.name)
         if ours is None or ours.dataType != field.dataType or field.nullable < ours.nullable:
-            types = ", ".join(f"{name} {field.dataType.simpleString()}" for name, field in known.items())
+            types = ", ".join(f"{name} {each.dataType.simpleString()}" for name, each in known.items())
             never = "" if field.nullable else " NOT NULL"
             reason = f"the schema cannot have {field.name} {field.dataType.simpleString()}{never}; there are {types}"
             raise InputError("INPUT_BAD_OPTION", reason)

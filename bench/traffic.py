@@ -111,7 +111,7 @@ def write_traffic(
     folder: Path,
     messages: int,
     *,
-    compression: Compression = "zstd",
+    compression: Compression = "lz4",
     segment_messages: int | None = None,
     is_one_flow: bool = False,
     frames: Path | None = None,

@@ -76,7 +76,8 @@ def stable_forms(messages: pa.RecordBatch) -> pa.Array:
     numbers["points"] = counts
     ids = ("correlation_id", "receiver_identity", "callback_receiver_identity", "callback_receiver_node_identity")
     prefixed = [part for name in ids for part in _prefixed(messages[name])]
-    return _join([_types(messages), *prefixed, _fixed(numbers), points, messages["body"]])
+    types = _types(messages.select(_TYPE)).dictionary_decode()
+    return _join([types, *prefixed, _fixed(numbers), points, messages["body"]])
 
 
 def _digests(forms: pa.Array) -> pa.Array:
@@ -143,7 +144,7 @@ def inherited_sizes(messages: pa.RecordBatch) -> NDArray[np.int64]:
 
 def _stable_points(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """The callback points of each message as its fingerprint holds them: sorted, without the receipt; and their number."""
-    types = _types(lists.flatten()).dictionary_encode()
+    types = _types(pa.RecordBatch.from_struct_array(lists.flatten()))
     # Few types are called back, so it is their few names that are sorted; of a point only the rank among them.
     order = pc.sort_indices(types.dictionary)
     names = types.dictionary.take(order)
@@ -156,17 +157,32 @@ def _stable_points(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return pc.binary_join(pa.ListArray.from_arrays(bounds, names.take(pa.array(ranks))), b""), counts
 
 
-def _types(of: pa.RecordBatch | pa.StructArray) -> pa.Array:
-    """Message types as the fingerprint writes them: equal only if identity, version and partition are."""
-    columns = of if isinstance(of, pa.RecordBatch) else pa.RecordBatch.from_struct_array(of)
-    numbers = np.empty(len(columns), [("size", "<i4"), ("version", "<u2")])
+def _types(of: pa.RecordBatch) -> pa.DictionaryArray:
+    """Message types as the fingerprint writes them: equal only if identity, version and partition are.
+
+    Few types travel, so each is numbered, and written once.
+    """
+    numbers = np.asarray(of["version"].fill_null(_TEXT_VERSION)).astype(np.int64)
+    names = ("identity", "partition", *(["version_bytes"] if of["version"].null_count else []))
+    for name in names:
+        coded = of[name].fill_null(b"").dictionary_encode()
+        numbers = numbers * len(coded.dictionary) + np.asarray(coded.indices)
+    types = pa.array(numbers).dictionary_encode()
+    indices = np.asarray(types.indices)
+    rows = np.empty(len(types.dictionary), np.int64)
+    rows[indices] = np.arange(len(indices))  # any row of a type will do
+    return pa.DictionaryArray.from_arrays(types.indices, _written(of.take(pa.array(rows))))
+
+
+def _written(types: pa.RecordBatch) -> pa.Array:
+    numbers = np.empty(len(types), [("size", "<i4"), ("version", "<u2")])
     numbers["size"] = 2
-    numbers["version"] = np.asarray(columns["version"].fill_null(0))
+    numbers["version"] = np.asarray(types["version"].fill_null(0))
     versions = _fixed(numbers)
-    if columns["version"].null_count:
-        texts = _join(_prefixed(columns["version_bytes"].fill_null(b""), _TEXT_VERSION))
-        versions = pc.if_else(columns["version"].is_valid(), versions, texts)
-    return _join([*_prefixed(columns["identity"]), versions, *_prefixed(columns["partition"])])
+    if types["version"].null_count:
+        texts = _join(_prefixed(types["version_bytes"].fill_null(b""), _TEXT_VERSION))
+        versions = pc.if_else(types["version"].is_valid(), versions, texts)
+    return _join([*_prefixed(types["identity"]), versions, *_prefixed(types["partition"])])
 
 
 _SAMPLE: Final = 1024
@@ -174,6 +190,8 @@ _MOST_ARE_NEW: Final = 0.8
 """Messages of which so many have to be new for finding equal ones to take longer than working out all. Measured."""
 
 _NO_FLOWS: Final = pa.array([b"", b"00000000-0000-0000-0000-000000000000"])
+
+_TYPE: Final = ["identity", "version", "version_bytes", "partition"]
 
 _TEXT_VERSION: Final = 0x1_0000
 """What is added to the length of a version that is text, so that it is never taken for a number."""

@@ -68,8 +68,8 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
 def test_flows_are_as_their_traces(seen: list[dict[str, Any]]) -> None:
     capture: Any = InMemory(seen)
     by_flow = defaultdict(list)
-    for messages, _ in Query().read(capture, TRACE_COLUMNS):
-        for row in messages.to_pylist():
+    for each in Query().read(capture, TRACE_COLUMNS):
+        for row in each.messages.to_pylist():
             by_flow[row["correlation_key"]].append(row)
     by_flow.pop("", None)
     traces = {key: build_trace(rows) for key, rows in by_flow.items()}
@@ -85,7 +85,7 @@ def test_flows_are_as_their_traces(seen: list[dict[str, Any]]) -> None:
 @given(st.lists(records(), min_size=1, max_size=12))
 def test_any_sightings_make_a_tree(seen: list[dict[str, Any]]) -> None:
     capture: Any = InMemory(seen)
-    rows = [row for messages, _ in Query().read(capture, TRACE_COLUMNS) for row in messages.to_pylist()]
+    rows = [row for each in Query().read(capture, TRACE_COLUMNS) for row in each.messages.to_pylist()]
     trace = build_trace(rows)
     depths = [step.depth for step in trace.steps]
     assert depths[0] == 0

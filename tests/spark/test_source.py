@@ -167,6 +167,14 @@ def test_a_filter_in_our_language(spark, mixed):
     assert 0 < read_rows(found) < expected(mixed).num_rows
 
 
+def test_one_sighting_of_many_segments(spark, mixed):
+    everything = expected(mixed, columns=["event_id"])["event_id"].to_pylist()
+    where = f"event_id in ('{everything[3]}', '{everything[-3]}') and hops >= 0"
+    found = load(spark, mixed, where=where, shareBytes=2**40)  # one task
+    assert_same(found, expected(mixed, where=where))
+    assert sorted(found.toArrow()["event_id"].to_pylist()) == sorted([everything[3], everything[-3]])
+
+
 def test_an_empty_capture_has_no_rows(spark, tmp_path):
     assert load(spark, tmp_path).count() == 0
 

@@ -35,16 +35,23 @@ _NS_PER_DAY: Final = 86_400_000_000_000
 
 
 class Sightings(NamedTuple):
-    """Every record is one row of `messages` or one row of `rejects`; both are in the order of the records."""
+    """Every record is one row of `messages` or one row of `rejects`; both are in the order of the records.
+
+    Attributes:
+        messages: those that are messages.
+        rejects: those that are none.
+        records: which of the records each row of `messages` is; the first is 0.
+    """
 
     messages: pa.RecordBatch
     rejects: pa.RecordBatch
+    records: pa.Array
 
 
 def sightings(
     batch: pa.RecordBatch,
     *,
-    segment: str,
+    segment: str | pa.Array,
     first_row: int | pa.Array,
     v3_ttl: TtlUnit = "ms",
     columns: Sequence[str] | None = None,
@@ -53,9 +60,9 @@ def sightings(
 
     Args:
         batch: records, with the columns of RECORD_SCHEMA that the asked-for columns come from.
-        segment: the name of the segment they stand in, and
-        first_row: the place of the first of them in it; or the place of each, if they do not follow each other. Segment and
-            place make the event id.
+        segment: the name of the segment they stand in, or of each, if there are several; and
+        first_row: the place of the first of them in it, or of each, if they do not follow each other. Segment and place
+            make the event id.
         v3_ttl: the unit of TTL in v3, as for `decode`.
         columns: the columns of MESSAGES to make, in this order; by default all but the body.
 
@@ -66,8 +73,8 @@ def sightings(
     >>> from hopline.capture.record import Records
     >>> frames = [encode(Message(identity=b"HELLO", version=1)), [b"junk"]]
     >>> records = Records(seen_ns=[1, 2], seq=[1, 2], tap=["hub_in"] * 2, node="n1", frames=frames)
-    >>> messages, rejects = sightings(records.to_batch(), segment="s", first_row=40, columns=["event_id", "identity_key"])
-    >>> messages.to_pylist(), rejects["code"].to_pylist()
+    >>> found = sightings(records.to_batch(), segment="s", first_row=40, columns=["event_id", "identity_key"])
+    >>> found.messages.to_pylist(), found.rejects["code"].to_pylist()
     ([{'event_id': 's:40', 'identity_key': 'HELLO'}], ['WIRE_UNKNOWN_FORMAT'])
     """
     names = DEFAULT_COLUMNS if columns is None else tuple(columns)
@@ -79,7 +86,7 @@ def sightings(
     part = _Part(batch, decoded.messages, segment, first_row)
     schema = pa.schema([MESSAGES.field(name) for name in names])
     messages = pa.RecordBatch.from_arrays([part.column(name) for name in names], schema=schema)
-    return Sightings(messages, _rejects(batch, decoded.rejects, segment, first_row))
+    return Sightings(messages, _rejects(batch, decoded.rejects, segment, first_row), decoded.messages["row"])
 
 
 def keys_of(raw: pa.Array) -> pa.Array:
@@ -128,7 +135,9 @@ def _needs(name: str) -> Sequence[str]:
 class _Part:
     """The messages among some records, from which the columns are made."""
 
-    def __init__(self, records: pa.RecordBatch, messages: pa.RecordBatch, segment: str, first_row: int | pa.Array) -> None:
+    def __init__(
+        self, records: pa.RecordBatch, messages: pa.RecordBatch, segment: str | pa.Array, first_row: int | pa.Array
+    ) -> None:
         self._records = records
         self._messages = messages
         self._segment = segment
@@ -241,9 +250,10 @@ def _by_value(make: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Arra
     return make(coded.dictionary).take(coded.indices)
 
 
-def _event_ids(segment: str, first_row: int | pa.Array, rows: pa.Array) -> pa.Array:
+def _event_ids(segment: str | pa.Array, first_row: int | pa.Array, rows: pa.Array) -> pa.Array:
+    names = segment if isinstance(segment, str) else segment.take(rows)
     places = pc.add(rows, first_row) if isinstance(first_row, int) else first_row.take(rows)
-    return pc.binary_join_element_wise(segment, places.cast(pa.string()), ":")
+    return pc.binary_join_element_wise(names, places.cast(pa.string()), ":")
 
 
 def _seen_at(seen_ns: pa.Array) -> pa.Array:
@@ -313,7 +323,9 @@ def _bounds(sizes: pa.Array | NDArray[np.int64]) -> pa.Array:
     return pa.array(np.concatenate(([0], np.cumsum(np.asarray(sizes)))), pa.int32())
 
 
-def _rejects(batch: pa.RecordBatch, rejects: pa.RecordBatch, segment: str, first_row: int | pa.Array) -> pa.RecordBatch:
+def _rejects(
+    batch: pa.RecordBatch, rejects: pa.RecordBatch, segment: str | pa.Array, first_row: int | pa.Array
+) -> pa.RecordBatch:
     rows = rejects["row"]
     seen_ns, node, tap, frames = (batch.column(name).take(rows) for name in ("seen_ns", "node", "tap", "frames"))
     columns = {

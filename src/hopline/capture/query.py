@@ -113,13 +113,12 @@ class Query:
                 yield self.decode(part, columns)
             return
         for part, rejects in _joined(map(self._passed, parts)):
-            yield Sightings(self.decode(part, columns).messages, rejects)
+            yield self.decode(part, columns)._replace(rejects=rejects)
 
     def _passed(self, part: Part) -> tuple[Part, pa.RecordBatch]:
         """The records and the rejects that pass the filter. Only what it looks at is decoded: most let little pass."""
         tested = self.decode(part, sorted(fields_of(self.where)) or ["event_id"])
-        messages = part.filter(pc.invert(pc.is_in(part.places, _places_of(tested.rejects))))
-        passed = messages.filter(mask(self.where, tested.messages))
+        passed = part.take(tested.records.filter(mask(self.where, tested.messages)))
         return passed, tested.rejects.filter(mask(self.where, tested.rejects))
 
 
@@ -141,11 +140,6 @@ def _join(held: list[tuple[Part, pa.RecordBatch]]) -> tuple[Part, pa.RecordBatch
     rejects = pa.Table.from_batches([rejects for _, rejects in held]).combine_chunks().to_batches()
     places = pa.concat_arrays([part.places for part in parts])
     return Part(parts[0].segment, places, (records or [parts[0].records])[0]), (rejects or [held[0][1]])[0]
-
-
-def _places_of(rejects: pa.RecordBatch) -> pa.Array:
-    """Where the rejects stand in their segment: the last part of their ids. They are few."""
-    return pa.array([int(event.rpartition(":")[2]) for event in rejects["event_id"].to_pylist()], pa.int64())
 
 
 def ns_of(moment: datetime) -> int:
@@ -191,9 +185,9 @@ class Dump:
         return self._in_time()
 
     def _read(self, columns: Sequence[str], bound: Bound | None = None) -> Iterator[pa.RecordBatch]:
-        for messages, rejects in self._query.read(self._capture, columns, bound=bound):
-            self.rejected += len(rejects)
-            yield messages
+        for found in self._query.read(self._capture, columns, bound=bound):
+            self.rejected += len(found.rejects)
+            yield found.messages
 
     def _in_time(self) -> Iterator[pa.RecordBatch]:
         limit, bound = self._limit, Bound()

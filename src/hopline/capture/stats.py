@@ -82,9 +82,9 @@ def count(capture: Capture, query: Query) -> Stats:
         },
     )
     rejects = Groups(REJECTS.append(one), _REJECT_DIMENSIONS, {"sightings": ("one", "sum")})
-    for found, rejected in query.read(capture, [*_DIMENSIONS, "seen_ns", "body_size"]):
-        messages.add(_with_ones(found))
-        rejects.add(_with_ones(rejected))
+    for found in query.read(capture, [*_DIMENSIONS, "seen_ns", "body_size"]):
+        messages.add(_with_ones(found.messages))
+        rejects.add(_with_ones(found.rejects))
     cube, errors = messages.result(), rejects.result()
     places = ["node_key", "tap", "sightings"]
     seen = pa.concat_tables([cube.select(places), errors.select(places)])

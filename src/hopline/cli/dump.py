@@ -77,9 +77,9 @@ def run(
             raise usage_error(f"--columns must name some of {known}, each once, and not {columns}")
         if rejects:
             left = limit
-            for _, rejected in query.read(capture, ["event_id"]):
-                put_rows(rejected.slice(0, left), is_json=is_json, is_chosen=True)
-                left = None if left is None else max(left - len(rejected), 0)
+            for found in query.read(capture, ["event_id"]):
+                put_rows(found.rejects.slice(0, left), is_json=is_json, is_chosen=True)
+                left = None if left is None else max(left - len(found.rejects), 0)
             return
         dump = Dump(capture, query, names, order=order, limit=limit)
         for batch in dump:

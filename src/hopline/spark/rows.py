@@ -14,12 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hopline.capture import Problem, open_capture
 from hopline.capture.filter import And, Compare, Filter, OneOf, fields_of
 from hopline.capture.folder import Folder
-from hopline.capture.messages import sightings
+from hopline.capture.messages import Sightings, sightings
 from hopline.capture.predicate import mask
 from hopline.capture.tables import REJECTS
 from hopline.spark.bounds import conjuncts, narrower, times_of
@@ -60,6 +59,29 @@ class _Records(NamedTuple):
     batch: pa.RecordBatch
 
 
+class _Part(NamedTuple):
+    """Records that are decoded together, of one segment or of several: its name or that of each, and their places."""
+
+    segment: str | pa.Array
+    places: pa.Array
+    batch: pa.RecordBatch
+
+    @classmethod
+    def of(cls, group: list[_Records]) -> "_Part":
+        """All records of a group."""
+        segment: str | pa.Array = group[0].segment
+        if any(records.segment != segment for records in group):
+            segment = pa.concat_arrays([pa.repeat(pa.scalar(name), len(batch)) for name, _, batch in group])
+        places = np.concatenate([np.arange(row, row + len(batch), dtype=np.int64) for _, row, batch in group])
+        batches = [records.batch for records in group]
+        return cls(segment, pa.array(places), batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+
+    def take(self, rows: pa.Array) -> "_Part":
+        """Those in these rows."""
+        segment = self.segment if isinstance(self.segment, str) else self.segment.take(rows)
+        return _Part(segment, self.places.take(rows), self.batch.take(rows))
+
+
 @dataclass(frozen=True)
 class Rows:
     """Makes rows of shares. It is made on the driver and sent to the executors.
@@ -85,7 +107,7 @@ class Rows:
         for problem in problems:
             logger.warning("%s in segment %s: %s", problem.code, problem.segment, problem.reason)
         if self.options.mode == "rejects" and problems:
-            rows = self._wanted(_rejects_of(folder, problems))
+            rows = self._rejects(_rejects_of(folder, problems))
             if len(rows):
                 yield rows
 
@@ -118,14 +140,12 @@ class Rows:
         return narrower(Times(self.options.since_ns, self.options.until_ns), times_of(And(tuple(self._where))))
 
     @cached_property
-    def _needed(self) -> list[str]:
-        """The columns of MESSAGES to make: those that are asked for and those that are asked about."""
-        if self.options.mode == "rejects":
-            return ["seen_ns"]  # there must be one
-        return [*self.schema.names, *sorted(fields_of(self._after) - set(self.schema.names))]
+    def _made(self) -> list[str]:
+        """The columns of MESSAGES to make."""
+        return self.schema.names if self.options.mode == "messages" else ["seen_ns"]  # there must be one
 
     def _records(self, folder: Folder, pieces: Iterable[Piece], problems: list[Problem]) -> Iterator[_Records]:
-        asked = {*self._needed, *fields_of(self._before)}
+        asked = {*self._made, *fields_of(self._before), *fields_of(self._after)}
         names = sorted(_ALWAYS | {_RECORD_COLUMNS[name] for name in asked if name in _RECORD_COLUMNS})
         for piece in pieces:
             reading = PieceReading(folder, piece, names, self._times)
@@ -135,31 +155,26 @@ class Rows:
 
     def _decode(self, group: list[_Records]) -> pa.RecordBatch:
         """Decode records, as far as they are wanted."""
-        batch = _joined([records.batch for records in group])
-        segment, places = group[0].segment, _places(group)
-        names: pa.Array | None = None
-        if any(records.segment != segment for records in group):
-            segment, names = "", pa.concat_arrays([_repeat(records.segment, len(records.batch)) for records in group])
+        part = _Part.of(group)
         if self._before != And(()):
-            wanted = mask(self._before, _known_before(batch))
-            batch, places = batch.filter(wanted), places.filter(wanted)
-            names = None if names is None else names.filter(wanted)
-        found = sightings(
-            batch,
-            segment=segment,
-            first_row=places if names is None else 0,
-            v3_ttl=self.options.v3_ttl,
-            columns=self._needed,
-        )
-        rows = found.messages if self.options.mode == "messages" else found.rejects
-        if names is not None and "event_id" in rows.schema.names:
-            rows = _with_event_ids(rows, names, places)
-        return self._wanted(rows)
-
-    def _wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those rows that pass, and of them the columns that were asked for."""
+            part = part.take(pa.array(np.flatnonzero(mask(self._before, _known_before(part.batch)))))
+        if self.options.mode == "rejects":
+            return self._rejects(self._sightings(part, self._made).rejects)
         if self._after != And(()):
-            rows = rows.filter(mask(self._after, rows))
+            # What is asked about is decoded first, and the rest of those that pass: most filters let little pass.
+            found = self._sightings(part, sorted(fields_of(self._after)) or self._made)
+            part = part.take(found.records.filter(mask(self._after, found.messages)))
+        return self._shown(self._sightings(part, self._made).messages)
+
+    def _sightings(self, part: _Part, columns: list[str]) -> Sightings:
+        segment, places, batch = part
+        return sightings(batch, segment=segment, first_row=places, v3_ttl=self.options.v3_ttl, columns=columns)
+
+    def _rejects(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return self._shown(rows.filter(mask(self._after, rows)))
+
+    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Of rows the columns that were asked for."""
         return pa.RecordBatch.from_arrays([rows.column(name) for name in self.schema.names], schema=self.schema)
 
 
@@ -186,29 +201,10 @@ def _grouped(parts: Iterable[_Records]) -> Iterator[list[_Records]]:
         yield group
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _places(group: Iterable[_Records]) -> pa.Array:
-    return pa.array(np.concatenate([np.arange(row, row + len(batch), dtype=np.int64) for _, row, batch in group]))
-
-
-def _repeat(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text), count)
-
-
 def _known_before(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of the records under the names that they have in MESSAGES."""
     names = [name for name in _KNOWN_BEFORE if _RECORD_COLUMNS[name] in batch.schema.names]
     return pa.RecordBatch.from_arrays([batch.column(_RECORD_COLUMNS[name]) for name in names], names)
-
-
-def _with_event_ids(rows: pa.RecordBatch, names: pa.Array, places: pa.Array) -> pa.RecordBatch:
-    """The event ids of rows that were decoded as if they stood in one segment without a name: `:5` is the fifth of them."""
-    found = pc.utf8_slice_codeunits(rows.column("event_id"), 1).cast(pa.int64())
-    event_ids = pc.binary_join_element_wise(names.take(found), places.take(found).cast(pa.string()), ":")
-    return rows.set_column(rows.schema.get_field_index("event_id"), "event_id", event_ids)
 
 
 def _rejects_of(folder: Folder, problems: Iterable[Problem]) -> pa.RecordBatch:

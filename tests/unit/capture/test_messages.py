@@ -140,7 +140,7 @@ def test_the_size_of_a_body_that_was_cut_is_the_one_it_had() -> None:
 def test_what_is_no_message_is_a_reject() -> None:
     long = [b"\1" * 40, b"", *[b"\2"] * 8]
     records = batch(encode(Message()), long, [], None, [None, b"x"], encode(Message()))
-    messages, rejects = sightings(records, segment="s", first_row=10)
+    messages, rejects, _ = sightings(records, segment="s", first_row=10)
     assert messages["event_id"].to_pylist() == ["s:10", "s:15"]
     assert rejects.schema == REJECTS
     assert rejects["event_id"].to_pylist() == ["s:11", "s:12", "s:13", "s:14"]

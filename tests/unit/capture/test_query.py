@@ -26,8 +26,8 @@ def capture(tmp_path: Path) -> Capture:
 
 def test_everything_is_read(capture: Capture) -> None:
     found = list(Query().read(capture))
-    messages = [row for batch, _ in found for row in batch.to_pylist()]
-    rejects = [row for _, batch in found for row in batch.to_pylist()]
+    messages = [row for each in found for row in each.messages.to_pylist()]
+    rejects = [row for each in found for row in each.rejects.to_pylist()]
     assert (len(messages), len(rejects)) == (40, 2)
     assert len({row["event_id"] for row in messages + rejects}) == 42
     assert "body" not in messages[0]

@@ -177,11 +177,19 @@ def test_the_session_is_as_the_pipeline_needs_it(spark):
     assert spark.sparkContext.pythonExec == sys.executable
 
 
+def management(spark: SparkSession):
+    """What the JVM tells of itself."""
+    return spark.sparkContext._jvm.java.lang.management.ManagementFactory  # noqa: SLF001 - PySpark has no other way to ask
+
+
 def collectors(spark: SparkSession) -> str:
     """Which garbage collectors the JVM has."""
-    java = spark.sparkContext._jvm.java  # noqa: SLF001 - PySpark has no other way to ask
-    beans = java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
-    return ", ".join(sorted(bean.getName() for bean in beans))
+    return ", ".join(sorted(bean.getName() for bean in management(spark).getGarbageCollectorMXBeans()))
+
+
+def test_a_jvm_for_little_has_room_for_the_code_of_many_runs(spark):
+    pools = [pool for pool in management(spark).getMemoryPoolMXBeans() if pool.getName().startswith("Code")]
+    assert sum(pool.getUsage().getMax() for pool in pools) >= 200 * 2**20
 
 
 def test_the_jvm_has_the_collector_for_throughput(spark):

@@ -389,6 +389,20 @@ def test_rows_and_flat_records_share_the_bound(tmp_path: Path) -> None:
     assert (tap.statistics().waiting, sum(tap.statistics().lost.values())) == (5, 3)
 
 
+def test_a_tap_that_is_full_makes_no_body_of_a_payload(tmp_path: Path) -> None:
+    made = []
+
+    class Failure(ExceptionMessage):
+        def write(self) -> bytes:
+            made.append(self)
+            return super().write()
+
+    tap = CaptureTap(str(tmp_path), owner=b"N1", points=POINTS, most_records=2)
+    for _ in range(5):
+        tap.on_message("hub_in", Message(identity=b"KINO.EXCEPTION", version=1), None, Failure("no", "KeyError"))
+    assert (len(made), tap.statistics().waiting, tap.statistics().lost) == (2, 2, {"hub_in": 3})
+
+
 def test_a_disk_that_hangs_does_not_hang_the_end(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     tap = tap_on("captures", filesystem=disk.filesystem)

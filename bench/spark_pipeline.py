@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import linear_regression
@@ -372,7 +373,10 @@ def main() -> int:
     is_missed = False
     try:
         if options.messages:
-            lines, is_missed = measure_ratios(folder / "ratios", options.messages, options.rounds)
+            # In a process of its own: its JVM ends with it, and is not taken for that of a run.
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                asked = (folder / "ratios", options.messages, options.rounds)
+                lines, is_missed = pool.submit(measure_ratios, *asked).result()
             report("pipeline ratios", lines, PAGE if options.write else None)
         if options.scale:
             measure_scaling(captures, options.scale, is_written=options.write)

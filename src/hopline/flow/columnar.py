@@ -162,11 +162,13 @@ def _types(of: pa.RecordBatch) -> pa.DictionaryArray:
 
     Few types travel, so each is numbered, and written once.
     """
-    numbers = np.asarray(of["version"].fill_null(_TEXT_VERSION)).astype(np.int64)
-    names = ("identity", "partition", *(["version_bytes"] if of["version"].null_count else []))
-    for name in names:
+    numbers, count = np.asarray(of["version"].fill_null(_TEXT_VERSION)).astype(np.int64), _TEXT_VERSION + 1
+    for name in ("identity", "partition", *(["version_bytes"] if of["version"].null_count else [])):
         coded = of[name].fill_null(b"").dictionary_encode()
-        numbers = numbers * len(coded.dictionary) + np.asarray(coded.indices)
+        if count * len(coded.dictionary) > _MOST_NUMBERS:  # somebody invents types: they are numbered from 0 again
+            again = pa.array(numbers).dictionary_encode()
+            numbers, count = np.asarray(again.indices).astype(np.int64), len(again.dictionary)
+        numbers, count = numbers * len(coded.dictionary) + np.asarray(coded.indices), count * len(coded.dictionary)
     types = pa.array(numbers).dictionary_encode()
     indices = np.asarray(types.indices)
     rows = np.empty(len(types.dictionary), np.int64)
@@ -192,6 +194,8 @@ _MOST_ARE_NEW: Final = 0.8
 _NO_FLOWS: Final = pa.array([b"", b"00000000-0000-0000-0000-000000000000"])
 
 _TYPE: Final = ["identity", "version", "version_bytes", "partition"]
+
+_MOST_NUMBERS: Final = 2**63 - 1
 
 _TEXT_VERSION: Final = 0x1_0000
 """What is added to the length of a version that is text, so that it is never taken for a number."""

@@ -18,7 +18,7 @@ from hopline.flow.columnar import (
 from hopline.flow.fingerprint import stable_form
 from hopline.identity import EXCEPTION, RECEIPT
 from hopline.wire import Distribution, Message, MessageType, RoutingEntry, decode, encode
-from hopline.wire.columnar import decode_batch
+from hopline.wire.columnar import MESSAGE_SCHEMA, decode_batch
 
 POINT = MessageType(b"EHHLO", 1, b"p")
 TRAIL = tuple(RoutingEntry(f"tcp://{name}:1", name.encode()) for name in "abc")
@@ -96,6 +96,20 @@ def test_fingerprints_of_messages_that_are_all_new_first(again: int) -> None:
 def test_stable_forms(start: int) -> None:
     batch = columns(UID_COLUMNS).slice(start)
     assert stable_forms(batch).to_pylist() == [stable_form(message) for message in ROWS[start:]]
+
+
+def test_however_many_types_are_invented_no_two_are_taken_for_one() -> None:
+    """65 536 names, partitions and versions that are texts have 2^64 types: numbers of 64 bits must not begin again."""
+    names = [b"%d" % number for number in range(0x1_0000)]
+    (message,) = decode_batch(pa.array([encode(HELLO, "v6")]), columns=UID_COLUMNS).messages.to_pylist()
+    texts = [message | {"identity": name, "partition": name, "version": None, "version_bytes": name} for name in names]
+    texts[0]["version_bytes"] = b""
+    number = message | {"identity": names[0], "partition": names[0], "version": 0}
+    schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in UID_COLUMNS])
+    forms = stable_forms(pa.RecordBatch.from_pylist([*texts, number], schema))
+    ours = change(identity=names[0], partition=names[0])
+    assert forms[0].as_py() == stable_form(msgspec.structs.replace(ours, version=b""))
+    assert forms[-1].as_py() == stable_form(msgspec.structs.replace(ours, version=0))
 
 
 def test_what_changes_on_the_way_changes_no_fingerprint() -> None:

@@ -110,8 +110,9 @@ class Meter:
         place = Path("/proc", str(number))
         process = self._seen.setdefault(key, _Process(is_jvm=False))
         process.ticks = max(process.ticks, int(stat[11]) + int(stat[12]))
-        is_jvm = (place / "comm").read_text().strip() == "java"
-        if is_jvm != process.is_jvm:  # it was a shell before, or a copy of the JVM that became Python
+        # By its program, not by its name: a copy of the JVM that is to become Python has the name of a thread of it.
+        is_jvm = (place / "exe").readlink().name == "java"
+        if is_jvm != process.is_jvm:  # it was a shell before, or such a copy
             process.is_jvm, process.peak_kib = is_jvm, 0
         for line in (place / "status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -197,16 +197,22 @@ def test_the_jvm_has_the_collector_for_throughput(spark):
 
 
 @pytest.mark.parametrize(
-    ("given", "variables"),
-    [("-XX:+UseSerialGC", {}), ("", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseSerialGC"})],
+    ("given", "variables", "defaults"),
+    [
+        ("-XX:+UseSerialGC", {}, ""),
+        ("", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseSerialGC"}, ""),
+        ("", {}, "spark.driver.defaultJavaOptions -XX:+UseSerialGC"),
+    ],
+    ids=["settings", "variable", "file"],
 )
-def test_who_chooses_another_collector_gets_it(given, variables):
+def test_who_chooses_another_collector_gets_it(tmp_path, given, variables, defaults):
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
     code = f"""
     from hopline.spark.session import spark_session
     from tests.spark.test_session import collectors
     print(collectors(spark_session("local[1]", conf={{"spark.driver.extraJavaOptions": "{given}"}})))
     """
-    done = run(code, PATH=os.environ["PATH"], **variables)
+    done = run(code, PATH=os.environ["PATH"], SPARK_CONF_DIR=str(tmp_path), **variables)
     assert done.stdout == "Copy, MarkSweepCompact\n", done.stderr
 
 

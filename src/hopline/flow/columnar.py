@@ -196,6 +196,7 @@ _NO_FLOWS: Final = pa.array([b"", b"00000000-0000-0000-0000-000000000000"])
 _TYPE: Final = ["identity", "version", "version_bytes", "partition"]
 
 _MOST_NUMBERS: Final = 2**63 - 1
+"""What NumPy counts to; beyond, it begins again and says nothing."""
 
 _TEXT_VERSION: Final = 0x1_0000
 """What is added to the length of a version that is text, so that it is never taken for a number."""

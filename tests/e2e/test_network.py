@@ -421,6 +421,51 @@ def test_a_tap_may_look_at_bytes_as_they_pass_beside_one_that_looks_at_messages(
     run(test())
 
 
+class Moments(Bytes):
+    """Looks at the network, at bytes or at messages, and hears of moments."""
+
+    def __init__(self, of_bytes):
+        super().__init__()
+        self.of_bytes = of_bytes
+        self.heard = []
+
+    def on_message(self, point, message, frames, payload):
+        if frames is not None:
+            self.heard.append((point, [message.identity]))
+
+    def at_network(self, point):
+        if self.of_bytes:
+            return lambda messages: self.heard.append((point, [decode(frames).message.identity for frames in messages]))
+        return None
+
+    def at_moment(self, point):
+        def mark():
+            self.heard.append((point, None))
+            raise RuntimeError("a mistake in a tap")
+
+        return mark
+
+
+@pytest.mark.parametrize("of_bytes", [True, False])
+def test_a_tap_hears_of_the_moment_before_it_sees_what_left_and_what_came(world, of_bytes, caplog):
+    async def test():
+        tap = Moments(of_bytes)
+        async with world.node(Greeter(), taps=[tap]) as server, world.node(peers=[server]) as client:
+            await asyncio.gather(*(client.ask(Hello(str(number)), Ehhlo) for number in range(100)))
+        left = [seen for point, seen in tap.heard if point == "scaleout_out"]
+        assert left[::2] == [None] * (len(left) // 2), "each time one moment, and what left then"
+        assert sum(seen.count(b"EHHLO") for seen in left[1::2]) == 100
+        came = [seen for point, seen in tap.heard if point == "scaleout_in"]
+        assert sum(seen.count(b"HELLO") for seen in came if seen is not None) == 100
+        # Who looks at bytes sees them at the moment itself; who looks at messages sees those of one moment one by one.
+        assert (None in came) != of_bytes
+        assert of_bytes or came[0] is None
+        assert "a mistake in a tap" in caplog.text
+        assert balanced(server)
+
+    run(test())
+
+
 def test_a_tap_that_raises_at_the_network_costs_no_message(world, caplog):
     async def test():
         tap = Bytes()
@@ -530,7 +575,7 @@ def test_faults_of_the_network_do_not_break_the_books():
             async with world.node(peers=[a, b], domains=secrets) as client:
                 await knows(client, 2)
                 world.network.drop(0.2)
-                asks = [client.ask(Hello(str(i)), Ehhlo, timeout=0.3) for i in range(300)]
+                asks = [client.ask(Hello(str(i)), Ehhlo, timeout=2) for i in range(300)]  # enough for a busy machine
                 answers = await asyncio.gather(*asks, return_exceptions=True)
                 good = sum(isinstance(answer, Ehhlo) for answer in answers)
                 assert good + sum(isinstance(answer, DeliveryError) for answer in answers) == 300

@@ -25,6 +25,7 @@ class Recorder:
         self.messages: list[list[bytes]] = []
         self.received: list[list[list[bytes]]] = []
         self.sent: list[list[list[bytes]]] = []
+        self.sending = 0
         self.refused: list[tuple[str, int]] = []
         self.connected: list[Any] = []
         self.lost: list[tuple[Any, list[list[bytes]]]] = []
@@ -40,7 +41,11 @@ class Recorder:
     def on_received(self, messages):
         self.received.append(messages)
 
+    def on_sending(self):
+        self.sending += 1
+
     def on_sent(self, messages):
+        assert self.sending > len(self.sent), "it was said before"
         self.sent.append(messages)
 
     def on_refused(self, reason, size):

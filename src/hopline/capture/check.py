@@ -2,18 +2,19 @@
 
 Sequence numbers tell what is missing: each run of a writer counts the messages of each tap from 1, also those it could not
 write. So a number that is not there was seen by the node and is not in the capture, whoever lost it: the writer, who then
-says so, a torn or damaged segment, or somebody who deleted one. Imported segments count lines, and have no gaps.
+says so, a torn or damaged segment, or somebody who deleted one. A number that is there again is in a segment that is there
+twice. In which order they are does not matter (`holes.py`). Imported segments count lines, and have no gaps.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from hopline.capture.folder import Folder
+from hopline.capture.holes import Gap, Holes
 from hopline.capture.reading import Problem, Reading
 from hopline.capture.record import numbers_of
 from hopline.capture.segment import list_segments
@@ -21,9 +22,6 @@ from hopline.capture.segment import list_segments
 State = Literal["whole", "open", "unclean", "torn", "damaged", "gone"]
 """Of a segment: sealed and good; being written now; left open by a writer that is gone, ending with a batch or inside one;
 with bytes that are not those that were written; deleted while it was read."""
-
-_MOST_GAPS: Final = 1000
-"""Gaps of a stream that are listed one by one; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +33,6 @@ class CheckedSegment:
     rows: int
     size: int
     is_import: bool
-
-
-class Gap(NamedTuple):
-    """Sequence numbers that are missing, from the first to the last of them."""
-
-    first: int
-    last: int
 
 
 @dataclass(slots=True)
@@ -87,20 +78,63 @@ class _Run(NamedTuple):
     run: str
 
 
+class _Streams:
+    """The streams of a capture, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[_Run, str], Stream] = {}
+        self._holes: dict[tuple[_Run, str], Holes] = {}
+        self._starts: dict[_Run, int] = {}
+
+    def take(self, run: _Run, number: int, batch: pa.RecordBatch) -> Counter[str]:
+        """Take the sequence numbers of a batch of a segment; says how many of each tap were there before."""
+        is_from_start = self._starts.setdefault(run, number) == 1
+        taps = batch["tap"].dictionary_encode()
+        codes = numbers_of(taps.indices)
+        numbers = numbers_of(batch["seq"])
+        again: Counter[str] = Counter()
+        for code, tap in enumerate(taps.dictionary.to_pylist()):
+            stream = self._stream(run, tap)
+            seqs = numbers[codes == code]
+            holes = self._holes.get((run, tap))
+            if holes is None:
+                # What retention deleted is not missing: a run whose first segment is gone begins where it begins.
+                holes = self._holes[run, tap] = Holes(1 if is_from_start else int(seqs[0]))
+            taken = holes.take(seqs)
+            stream.rows += taken
+            again[tap] += len(seqs) - taken
+        return +again
+
+    def lose(self, run: _Run, taps: dict[str, int]) -> None:
+        """Count what a writer has counted as lost."""
+        for tap, count in taps.items():
+            self._stream(run, tap).lost += count
+
+    def _stream(self, run: _Run, tap: str) -> Stream:
+        return self._streams.setdefault((run, tap), Stream(run.owner, run.run, tap))
+
+    def found(self) -> list[Stream]:
+        """All of them, with what is missing."""
+        for key, holes in self._holes.items():
+            stream = self._streams[key]
+            stream.first_seq, stream.last_seq = holes.first, holes.last
+            stream.missing, stream.gaps = holes.missing, holes.gaps()
+        return list(self._streams.values())
+
+
 def check(folder: Folder) -> Report:
     """Read and judge all segments of a folder; raises CaptureError if it cannot be listed."""
     segments: list[CheckedSegment] = []
     problems: list[Problem] = []
-    streams: dict[tuple[_Run, str], Stream] = {}
-    starts: dict[_Run, int] = {}
+    following = _Streams()
     ends: dict[_Run, Reading] = {}
     for segment in list_segments(folder):
         reading = Reading(segment)
+        again: Counter[str] = Counter()
         for _, batch in reading:
             if reading.head is not None and not reading.head.is_import:
-                run = _Run(reading.head.owner, reading.head.run)
-                is_from_start = starts.setdefault(run, reading.head.number) == 1
-                problems += _follow(streams, run, segment.name, batch, is_from_start=is_from_start)
+                again += following.take(_Run(reading.head.owner, reading.head.run), reading.head.number, batch)
+        problems += [_again_problem(segment.name, tap, count) for tap, count in again.items()]
         state = _state_of(reading)
         segments.append(CheckedSegment(segment.name, state, reading.rows, segment.size, _is_import(reading)))
         if state != "gone":
@@ -115,11 +149,11 @@ def check(folder: Folder) -> Report:
         else:
             run = _Run(reading.head.owner, reading.head.run)
             ends[run] = reading
-            for tap, count in reading.lost.items():
-                _stream(streams, run, tap).lost += count
+            following.lose(run, reading.lost)
     problems += _unclean_ends(folder, ends)
-    problems += [_gap_problem(stream) for stream in streams.values() if stream.missing or stream.lost]
-    return Report(segments, sorted(streams.values(), key=lambda stream: (stream.owner, stream.run, stream.tap)), problems)
+    streams = following.found()
+    problems += [_gap_problem(stream) for stream in streams if stream.missing or stream.lost]
+    return Report(segments, sorted(streams, key=lambda stream: (stream.owner, stream.run, stream.tap)), problems)
 
 
 def _is_import(reading: Reading) -> bool:
@@ -139,43 +173,6 @@ def _state_of(reading: Reading) -> State:
     return "unclean" if reading.is_being_written is False else "open"
 
 
-def _stream(streams: dict[tuple[_Run, str], Stream], run: _Run, tap: str) -> Stream:
-    return streams.setdefault((run, tap), Stream(run.owner, run.run, tap))
-
-
-def _follow(
-    streams: dict[tuple[_Run, str], Stream], run: _Run, segment: str, batch: pa.RecordBatch, *, is_from_start: bool
-) -> Iterable[Problem]:
-    """Follow the sequence numbers of a batch; `is_from_start` if the first segment of its run is there."""
-    taps = batch["tap"].dictionary_encode()
-    codes = numbers_of(taps.indices)
-    numbers = numbers_of(batch["seq"])
-    for code, tap in enumerate(taps.dictionary.to_pylist()):
-        stream = _stream(streams, run, tap)
-        seqs = numbers[codes == code]
-        if not stream.rows:
-            # What retention deleted is not missing: a run whose first segment is gone begins where it begins.
-            stream.first_seq = 1 if is_from_start else int(seqs[0])
-            stream.last_seq = stream.first_seq - 1
-        if not _add(stream, seqs):
-            yield Problem("CAPTURE_DAMAGED", segment, f"sequence numbers of {tap} do not rise; is it there twice?")
-
-
-def _add(stream: Stream, seqs: NDArray[np.int64]) -> bool:
-    """Add rising numbers to a stream and find its gaps; false, and nothing is added, if they do not rise."""
-    steps = np.diff(seqs, prepend=stream.last_seq)
-    if (steps < 1).any():
-        return False
-    for place in np.flatnonzero(steps > 1).tolist():
-        gap = Gap(int(seqs[place] - steps[place]) + 1, int(seqs[place]) - 1)
-        stream.missing += gap.last - gap.first + 1
-        if len(stream.gaps) < _MOST_GAPS:
-            stream.gaps.append(gap)
-    stream.rows += len(seqs)
-    stream.last_seq = int(seqs[-1])
-    return True
-
-
 def _unclean_ends(folder: Folder, ends: dict[_Run, Reading]) -> Iterable[Problem]:
     """Runs whose last segment was not sealed because its writer was closed."""
     rolled: list[Reading] = []
@@ -190,6 +187,11 @@ def _unclean_ends(folder: Folder, ends: dict[_Run, Reading]) -> Iterable[Problem
     for reading in rolled:
         if not any(run == reading.segment.run and number > reading.segment.number for run, number in later):
             yield Problem("CAPTURE_UNCLEAN", reading.segment.name, "its writer began no other segment, and did not close")
+
+
+def _again_problem(segment: str, tap: str, count: int) -> Problem:
+    reason = f"{count} sequence numbers of {tap} were there before; is it there twice?"
+    return Problem("CAPTURE_DAMAGED", segment, reason)
 
 
 def _gap_problem(stream: Stream) -> Problem:

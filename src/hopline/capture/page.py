@@ -1,4 +1,4 @@
-"""The page of a tap: memory in which whole messages of four frames wait for the disk.
+"""The page of a tap: memory in which whole messages wait for the disk.
 
 It is written to by the event loop of a node and read by the thread of its tap, never at once: `tap.py` sees to that. What
 waits in lists would be looked at by the garbage collector again and again, and its memory is not there for the next
@@ -11,7 +11,7 @@ from io import SEEK_END, BytesIO
 from itertools import chain
 from typing import Final
 
-from hopline.capture.record import FLAT_FRAMES, FLAT_GROUP, FlatRecords
+from hopline.capture.record import FLAT_GROUP, FlatRecords
 
 FULL_BYTES: Final = 5 * 1024 * 1024
 """What a page holds: some 12 000 short messages. The more, the less each of them costs: after a pause a batch takes a
@@ -34,10 +34,11 @@ class Page:
         self._frames = BytesIO()
         self._sizes = BytesIO()
         self._groups = BytesIO()
+        self._count = 0
 
     def __len__(self) -> int:
         """How many records there are."""
-        return self._sizes.tell() // (4 * FLAT_FRAMES)
+        return self._count
 
     @property
     def is_full(self) -> bool:
@@ -45,24 +46,26 @@ class Page:
         return self._frames.tell() >= FULL_BYTES
 
     def write(self, messages: list[list[bytes]], mono_ns: int, seq: int, code: int) -> int:
-        """Copy messages of four frames that were seen together at one tap, `seq` the number of the first; says their bytes.
+        """Copy messages that were seen together at one tap, `seq` the number of the first; says their bytes.
 
-        What it raises leaves a page that must be torn.
+        All have the same number of frames. What it raises leaves a page that must be torn.
         """
         start = self._frames.tell()
         frames = list(chain.from_iterable(messages))
         self._frames.writelines(frames)
         self._sizes.write(array("I", [len(frame) for frame in frames]))
-        self._groups.write(FLAT_GROUP.pack(mono_ns, seq, code, len(messages)))
+        count = len(messages)
+        self._groups.write(FLAT_GROUP.pack(mono_ns, seq, code, count, len(messages[0])))
+        self._count += count
         return self._frames.tell() - start
 
     def tear(self) -> None:
         """Take back what was written halfway."""
         records = self.records("")
-        frames, sizes = records.size, len(records) * 4 * FLAT_FRAMES
+        size, frames, self._count = records.size, records.frames, len(records)
         del records
-        self._frames.seek(frames)
-        self._sizes.seek(sizes)
+        self._frames.seek(size)
+        self._sizes.seek(4 * frames)
 
     def records(self, node: str) -> FlatRecords:
         """What it holds; nothing may be written to it, and it cannot be cleared, as long as somebody has them."""
@@ -79,4 +82,5 @@ class Page:
                 file.write(b"")  # raises
         except BufferError:
             return False
+        self._count = 0
         return True

@@ -144,20 +144,17 @@ class Records:
         )
 
 
-FLAT_FRAMES: Final = 4
-"""Frames of a message that can be recorded flat: what v6 has."""
-
-FLAT_GROUP: Final = Struct("<4q")
+FLAT_GROUP: Final = Struct("<5q")
 """What flat records that were seen together have in common: the monotonic clock, the sequence number of the first, the code
-of the tap, and how many they are."""
+of the tap, how many they are, and how many frames each of them has."""
 
 
 @dataclass(slots=True)
 class FlatRecords:
-    """Records of whole messages with four frames each, as a busy node hands them over.
+    """Records of whole messages, as a busy node hands them over.
 
     >>> frames = [b"", b"", b"hi", b"meta"]
-    >>> group = FLAT_GROUP.pack(5, 1, TAP_CODES["hub_out"], 2)
+    >>> group = FLAT_GROUP.pack(5, 1, TAP_CODES["hub_out"], 2, len(frames))
     >>> sizes = Struct("<8I").pack(*map(len, frames * 2))
     >>> flat = FlatRecords(group, sizes, b"".join(frames * 2), "N1", ahead_ns=100)
     >>> flat.to_batch() == Records([105] * 2, [1, 2], ["hub_out"] * 2, [frames] * 2, "N1", [5] * 2).to_batch()
@@ -186,7 +183,13 @@ class FlatRecords:
 
     @property
     def _frame_sizes(self) -> NDArray[np.uint32]:
-        return np.frombuffer(self.sizes, "<u4", len(self) * FLAT_FRAMES)
+        return np.frombuffer(self.sizes, "<u4", self.frames)
+
+    @property
+    def frames(self) -> int:
+        """How many frames there are."""
+        _, _, _, counts, widths = self._table.T
+        return int(counts @ widths)
 
     @property
     def size(self) -> int:
@@ -195,17 +198,16 @@ class FlatRecords:
 
     def counts(self) -> Counter[str]:
         """How many records there are of each tap."""
-        _, _, codes, counts = self._table.T
+        _, _, codes, counts, _ = self._table.T
         found = np.bincount(codes, counts, len(DIRECTIONS)).tolist()
         return Counter({tap: int(count) for tap, count in zip(DIRECTIONS, found, strict=True) if count})
 
     def to_batch(self) -> pa.RecordBatch:
         """Make the Arrow batch; raises OverflowError if the frames are too many bytes for one."""
         n, counts, sizes = len(self), self._table[:, 3], self._frame_sizes
-        mono_ns, seq, codes = (np.repeat(column, counts) for column in self._table[:, :3].T)
+        mono_ns, seq, codes, _, widths = (np.repeat(column, counts) for column in self._table.T)
         seq += np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         taps = codes.astype(np.uint8).tobytes()
-        bounds = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * np.int32(FLAT_FRAMES))
         room = 1 << (n - 1).bit_length() if n else 0  # no batch has the length of the last one
         same, nothing, no_number, flags, whole = (column.slice(0, n) for column in _alike(self.node, room))
         frames = pa.Array.from_buffers(pa.binary(), sizes.size, [None, _offsets(sizes), pa.py_buffer(self.content)])
@@ -223,7 +225,7 @@ class FlatRecords:
                 no_number,
                 nothing,
                 nothing,
-                pa.ListArray.from_buffers(pa.list_(pa.binary()), n, [None, bounds], children=[frames]),
+                pa.ListArray.from_buffers(pa.list_(pa.binary()), n, [None, _offsets(widths)], children=[frames]),
             ],
             schema=RECORD_SCHEMA,
         )

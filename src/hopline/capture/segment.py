@@ -219,7 +219,12 @@ class Segment:
     @property
     def is_recorded(self) -> bool:
         """Whether a node wrote it, by its name: it is neither imported nor somebody else's file."""
-        return bool(self.owner) and not self.owner.startswith(_IMPORT)
+        return bool(self.owner) and not self.is_imported
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether an import wrote it, by its name. Until it has its end it may be replaced: see `jsonl.py`."""
+        return self.owner.startswith(_IMPORT)
 
     @property
     def number(self) -> int:

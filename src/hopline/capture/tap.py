@@ -5,10 +5,11 @@ sequence number of the point and the bytes. The thread takes what has come, buil
 bounded by records and by bytes: when the disk is slower than the node, messages are not recorded, but numbered and counted,
 so the gap shows. Nothing the disk does reaches the node.
 
-It waits in two places. What is usual on the network, four frames that are kept whole, is copied to the end of a page
-(`page.py`), all that left or came together at once: with a call for each message it took the event loop two and a half
-times as long, in a busy node. A page is a batch: when it is full the event loop turns it, and when it is time to write the
-thread does. All else waits in a list of rows.
+It waits in two places. What passes the network and is kept whole is copied to the end of a page (`page.py`), all that left
+or came together at once: with a call for each message it took the event loop two and a half times as long, in a busy node.
+A page is a batch: when it is full the event loop turns it, and when it is time to write the thread does. What never was
+bytes, or is kept in part, waits in a list of rows. So what a node sees at one point waits in one place, whatever its format,
+and is written in the order of its numbers: a number that is not there yet, behind one that is, will never come.
 
 No lock is taken for a message. The list grows at its end and is cut at its front, and each of these is one step of the
 interpreter. A page is turned by one of them at a time; the thread then waits until the event loop has left the old one,
@@ -17,6 +18,10 @@ which is the work of a microsecond. Counters that both look at are written by on
 To look at two clocks was an eighth of what a record cost, so those on a page have the monotonic one only. The wall clock
 runs at its pace, and what it is ahead is looked at when a page is turned, five times a second. When it is set, what was seen
 up to a fifth of a second before has the time after.
+
+The time of what leaves is taken before the network gets it, and it is recorded once the network has it: in between it may
+have come, and even have been recorded, at the other end. Of what comes one by one the time is when all that came with it was
+taken from the network.
 
 A message at a local point never was bytes. Its payload is an object that its owner may change later, so its bytes are made
 at once; the message around it cannot change, and is encoded by the thread.
@@ -29,7 +34,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +44,7 @@ import pyarrow.fs as pa_fs
 from hopline.capture.body import BodyPolicy, Kept, body_bytes, cut_body, cut_frames
 from hopline.capture.choice import Choice
 from hopline.capture.page import Page
-from hopline.capture.record import DIRECTIONS, FLAT_FRAMES, TAP_CODES, FlatRecords, Records, key_of
+from hopline.capture.record import DIRECTIONS, TAP_CODES, FlatRecords, Records, key_of
 from hopline.capture.stream import Compression
 from hopline.capture.writer import CaptureWriter, Limits
 from hopline.errors import WireError
@@ -106,10 +111,11 @@ class TapStatistics:
 
 
 class _Eye(NamedTuple):
-    """What sees the messages of one point: one by one, or many at once as bytes; and how many it has numbered."""
+    """What sees the messages of one point: one by one, or many at once as bytes; the moment; and how many it numbered."""
 
     see: See
     see_bytes: SeeBytes
+    at_moment: Callable[[], Callable[[], None]]
     numbered: Callable[[], int]
 
 
@@ -268,6 +274,13 @@ class CaptureTap:
         """
         return self._eyes[point].see_bytes if self._choice.takes_all and self._most_body is None else None
 
+    def at_moment(self, point: str) -> Callable[[], None]:
+        """What to call when messages are about to leave or have just come: what is seen until the next call has that time.
+
+        Without such a call it has the time when it is seen.
+        """
+        return self._eyes[point].at_moment()
+
     def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:
         """See a message pass: for those who do not ask `at` first."""
         self._eyes[point].see(message, frames, payload)
@@ -284,6 +297,8 @@ class CaptureTap:
         overhead, code = self._overhead, TAP_CODES[point]
         rows, wall_ns, mono_ns = self._rows, self._wall_ns, self._mono_ns
         seq = 0
+        moment: tuple[int, int] | None = None  # of rows: on both clocks
+        moment_ns: int | None = None  # of what goes to a page
 
         def see(message: Message, frames: list[bytes] | None, payload: object) -> None:
             if takes is not None and not takes(message, frames):
@@ -307,14 +322,18 @@ class CaptureTap:
                 self._dropped[point] += 1
                 return
             size = sum(map(len, frames)) + overhead
-            rows.append((point, seq, wall_ns(), mono_ns(), size, frames, message))
+            wall, mono = (wall_ns(), mono_ns()) if moment is None else moment
+            rows.append((point, seq, wall, mono, size, frames, message))
             self._bytes_in = load + size
 
-        def see_bytes(messages: list[list[bytes]]) -> None:
+        def see_bytes(messages: list[list[bytes]], now_ns: int | None = None) -> None:
             nonlocal seq
+            width = len(messages[0])
             for frames in messages:
-                if len(frames) != FLAT_FRAMES:
-                    see_each(messages)
+                if len(frames) != width:
+                    now_ns = mono_ns()
+                    for _, alike in groupby(messages, len):
+                        see_bytes(list(alike), now_ns)
                     return
             count = len(messages)
             first, seq = seq + 1, seq + count
@@ -324,8 +343,12 @@ class CaptureTap:
                 return
             self._is_writing = True
             try:
+                if moment_ns is not None:
+                    now_ns = moment_ns
+                elif now_ns is None:
+                    now_ns = mono_ns()
                 # Which page to write to is looked up only now: see `_run`.
-                self._bytes_in = load + self._write_down(messages, mono_ns(), first, code) + count * overhead
+                self._bytes_in = load + self._write_down(messages, now_ns, first, code) + count * overhead
             except BaseException as error:
                 self._page.tear()
                 self._dropped[point] += count
@@ -335,14 +358,19 @@ class CaptureTap:
             finally:
                 self._is_writing = False
 
-        def see_each(messages: list[list[bytes]]) -> None:
-            for frames in messages:
-                if len(frames) == FLAT_FRAMES:
-                    see_bytes([frames])
-                else:
-                    see_row(None, frames)
+        def mark() -> None:
+            nonlocal moment, moment_ns
+            if is_whole:
+                moment_ns = mono_ns()
+            else:
+                moment = wall_ns(), mono_ns()
 
-        return _Eye(see, see_bytes, lambda: seq)
+        def at_moment() -> Callable[[], None]:
+            nonlocal moment, moment_ns
+            moment = moment_ns = None
+            return mark
+
+        return _Eye(see, see_bytes, at_moment, lambda: seq)
 
     def _is_full(self) -> bool:
         """Whether no more may wait. If more may, a page that is full is turned."""
@@ -464,13 +492,6 @@ class CaptureTap:
             self._writer.lose(+dropped)
 
     def _records_of(self, rows: list[_Row]) -> Records:
-        points, seqs, walls, monos, _, frames, messages = zip(*rows, strict=True)
-        if self._most_body is None and messages.count(None) == len(messages):
-            return Records(seen_ns=walls, seq=seqs, tap=points, frames=frames, node=self._node, mono_ns=monos)
-        return self._kept(rows)
-
-    def _kept(self, rows: list[_Row]) -> Records:
-        """Records of rows of which some were never bytes, or of which not all is to be kept."""
         kept = []
         lost: Counter[str] = Counter()
         for point, seq, wall, mono, _, frames, message in rows:

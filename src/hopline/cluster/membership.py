@@ -282,6 +282,7 @@ class Membership:
             for format in self.formats:
                 message = self._member.announcements.message(domain, payload)
                 frames = encode(message, format)
+                self._member.saying()
                 if send(frames):
                     self._member.said(message, frames)
 
@@ -321,10 +322,12 @@ class Membership:
         try:
             decoded = decode(frames)
         except WireError:
+            self._member.came(frames)
             self._member.hear(frames, None)  # it counts what cannot be read
             return
         identity = decoded.message.identity
         if identity in ROUTING_CONTROL:
+            self._member.came(frames)
             if not self._formats:
                 self._learn_format(decoded)
             self._alive()

@@ -268,8 +268,8 @@ class Rendezvous:
         """Somebody who knows our address alone asks where we are heard, or how we are."""
         self.books.answered += 1
         frames = control_frames(payload)
-        self._pull.reply(source, frames)
         self._see("wire_out", None, frames)
+        self._pull.reply(source, frames)
 
     def _other_nodes(self) -> list[RendezvousNode]:
         """The other rendezvous that we know, the leader among them."""
@@ -301,11 +301,11 @@ class Rendezvous:
     # To nodes.
 
     def _publish(self, frames: list[bytes], message: Message | None = None, *, is_ours: bool = True) -> None:
-        """Tell our nodes, and partners if it comes from us."""
+        """Tell our nodes, and partners if it comes from us. It is seen before: its time is not to be after it has come."""
+        self._see("wire_out", message, frames)
         for publisher in filter(None, (self._publisher, self._partners if is_ours else None)):
             publisher.publish(frames)
             self.books.relayed_bytes += sum(map(len, frames))
-        self._see("wire_out", message, frames)
 
     def _shout(self, payload: ServicePayload) -> None:
         for format in self.formats:
@@ -379,8 +379,8 @@ class Rendezvous:
         if self._synod is not None:
             for payload in payloads:
                 frames = control_frames(payload)
-                self._synod.publish(frames)
                 self._see("wire_out", None, frames)
+                self._synod.publish(frames)
         self._wait_for_lease()
         self._look_who_leads()
 

@@ -94,9 +94,19 @@ class _Watcher(Tap):
         self.news = asyncio.Event()
         self.lease: Timer
         self._wall_ns = wall_ns
+        self._moments: dict[str, int] = {}
         self._held: deque[tuple[SeenMessage, int]] = deque()
         self._bytes = 0
         self._lost = 0
+
+    def at_moment(self, point: str) -> Callable[[], None]:
+        """Remember when messages left or came."""
+        self._moments.pop(point, None)
+
+        def mark() -> None:
+            self._moments[point] = self._wall_ns()
+
+        return mark
 
     def on_message(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> None:
         """Hold a message that the watcher wants to see."""
@@ -120,7 +130,7 @@ class _Watcher(Tap):
         self.news.set()
 
     def _see(self, point: str, message: Message, frames: list[bytes] | None, payload: object) -> SeenMessage:
-        now, bodies = self._wall_ns(), self.watch.bodies
+        now, bodies = self._moments.get(point) or self._wall_ns(), self.watch.bodies
         if frames is None:
             body = MessageRouter.body_of(payload) if payload is not None else message.body
             shown = msgspec.structs.replace(message, body=body if bodies else b"", signature=b"")

@@ -21,8 +21,14 @@ class Member(Protocol):
     clock: Clock
     announcements: Announcements
 
+    def came(self, frames: list[bytes]) -> None:
+        """Note that a message about routes, or one that cannot be decoded, came through the cluster: `hear` follows."""
+
     def hear(self, frames: list[bytes], decoded: Decoded | None) -> None:
         """Take a message about routes that came through the cluster, or count one that could not be decoded."""
+
+    def saying(self) -> None:
+        """Note that a message of this node is about to go to the cluster."""
 
     def said(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message of this node went to the cluster."""

@@ -211,13 +211,21 @@ class Peers:
 
     # For the membership.
 
+    def came(self, frames: list[bytes]) -> None:
+        """Show a message that came through the cluster, before it has any effect."""
+        self.on_received([frames])
+
     def hear(self, frames: list[bytes], decoded: Decoded | None) -> None:
         """Take a message about routes that came through the cluster, or count one that could not be decoded."""
-        self.on_received([frames])
         if decoded is None:
             self._router.refuse_unread("a message of the cluster cannot be read")
         else:
             self._router.take_service(frames, decoded, self._service.serve_cluster)
+
+    def saying(self) -> None:
+        """Note that a message of ours is about to go to the cluster."""
+        self.on_sending()
+        self._router.sending()
 
     def said(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message of ours went to the cluster."""
@@ -258,9 +266,18 @@ class Peers:
 
     def on_received(self, messages: list[list[bytes]]) -> None:
         """Show messages that have come, before any of them is looked at."""
+        mark = self._taps.coming
+        if mark is not None:
+            mark()
         see = self._taps.received
         if see is not None:
             see(messages)
+
+    def on_sending(self) -> None:
+        """Say that messages are about to leave: what the network has may be somewhere else before we go on."""
+        mark = self._taps.sending
+        if mark is not None:
+            mark()
 
     def on_sent(self, messages: list[list[bytes]]) -> None:
         """Show messages that the network has taken."""
@@ -384,5 +401,6 @@ class Peers:
         for domain, payload in said:
             message = self.announcements.message(domain, payload)
             frames = encode(message, peer.format, peer.variant)
+            self._router.sending()
             if peer.send(frames):
                 self._count(message, frames)

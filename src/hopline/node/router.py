@@ -253,6 +253,8 @@ class MessageRouter:
         except HoplineError as error:
             self.end_badly(envelope, "REJECTED", f"cannot be sent: {error}", tell=True)
             return None
+        if self._is_tapped:
+            self.sending()
         if not peer.send(frames):
             other = self.table.choose(message, without=without | {node})
             return peer if not any(other) else self.route(envelope, without=without | {node})
@@ -260,6 +262,12 @@ class MessageRouter:
             self.hub.sent_to(message, node)
         self.sent(message, frames)
         return None
+
+    def sending(self) -> None:
+        """Say that a message is about to leave for another node."""
+        mark = self._taps.leaving
+        if mark is not None:
+            mark()
 
     def sent(self, message: Message, frames: list[bytes]) -> None:
         """Note that a message is on its way to another node, and with which bytes."""

@@ -23,6 +23,9 @@ See = Callable[[Message, list[bytes] | None, object], None]
 SeeBytes = Callable[[list[list[bytes]]], None]
 """What sees messages pass together: the frames of each."""
 
+Mark = Callable[[], None]
+"""What is told of a moment."""
+
 
 class Tap(Protocol):
     """Sees messages at the points it asks for, and every end. Called on the event loop: it must not block or raise.
@@ -55,6 +58,15 @@ class Tap(Protocol):
         """
         return None
 
+    def at_moment(self, point: Point) -> Mark | None:  # noqa: ARG002
+        """What a node calls at `scaleout_out` or `scaleout_in` to say that this is the moment, if anything.
+
+        That is right before it gives messages to the network, and right after it has taken messages from there. They are
+        seen later: what leaves once the network has taken it, and by then it may have come; what came when its turn comes,
+        if single messages are looked at. So this is when to look at a clock. Asked for once.
+        """
+        return None
+
     def on_broken(self, frames: list[bytes]) -> None:  # noqa: ARG002
         """See something come over the network (at `scaleout_in`) that is no message."""
         return
@@ -77,6 +89,8 @@ class Taps:
         self.router_in = self._at("router_in")
         self.sent, self.scaleout_out = self._at_network("scaleout_out"), self._at("scaleout_out")
         self.received, self.scaleout_in = self._at_network("scaleout_in"), self._at("scaleout_in")
+        self.sending, self.leaving = self._at_moment("scaleout_out", of_bytes=True), self._at_moment("scaleout_out")
+        self.coming = self._at_moment("scaleout_in")
         self.actor_in = self._at("actor_in")
         self.actor_out = self._at("actor_out")
         self.hub_in = self._at("hub_in")
@@ -92,6 +106,12 @@ class Taps:
         asked = [tap.at_network(point) for tap in self.all if point in tap.points]
         looking = [see for see in asked if see is not None]
         return _each_of(looking) if looking else None
+
+    def _at_moment(self, point: Point, *, of_bytes: bool = False) -> Mark | None:
+        """What tells those who look at bytes there, or those who look at messages: to each the moment is another one."""
+        there = [tap for tap in self.all if point in tap.points and (tap.at_network(point) is not None) == of_bytes]
+        told = [mark for tap in there if (mark := tap.at_moment(point)) is not None]
+        return _all_told(told) if told else None
 
 
 def _all_of(looking: list[See]) -> See:
@@ -112,3 +132,15 @@ def _each_of(looking: list[SeeBytes]) -> SeeBytes:
                 logger.exception("a tap failed")
 
     return see
+
+
+def _all_told(told: list[Mark]) -> Mark:
+    def mark() -> None:
+        for each in told:
+            try:
+                each()
+            except Exception:
+                # They are still to be sent, or to be taken: a tap that raises must not change that.
+                logger.exception("a tap failed")
+
+    return mark

@@ -80,6 +80,9 @@ class Listener(Protocol):
     def on_received(self, messages: list[list[bytes]]) -> None:
         """Hear that messages have come together; each is handed over with `on_message` afterwards, when its turn comes."""
 
+    def on_sending(self) -> None:
+        """Hear that the network is about to be given messages; once it has taken them `on_sent` says which. It may not."""
+
     def on_sent(self, messages: list[list[bytes]]) -> None:
         """Hear that the network has taken messages, together; frame 0 of each is as it was given to the link."""
 

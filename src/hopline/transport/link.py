@@ -101,6 +101,7 @@ class ZmqLink:
     def _push(self, frames: list[bytes]) -> None:
         """Hand a message to libzmq; zmq.Again if it takes no more."""
         _, *heads, last = frames
+        self._listener.on_sending()
         hand_over(self._send, heads, last)
         self._listener.on_sent([frames])
 
@@ -129,7 +130,9 @@ class ZmqLink:
                         self._push(entries[0][0])
                     else:
                         messages = [frames for frames, _ in entries]
-                        self._send(pack(messages), NOW)
+                        bundle = pack(messages)
+                        self._listener.on_sending()
+                        self._send(bundle, NOW)
                         self._listener.on_sent(messages)
                 except zmq.Again:
                     for entry in reversed(entries):

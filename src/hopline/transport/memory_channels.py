@@ -85,6 +85,9 @@ class MemoryPush:
     def on_room(self, link: Link) -> None:
         """Nobody waits for room."""
 
+    def on_sending(self) -> None:
+        """Who pushes knows when."""
+
     def on_sent(self, messages: list[list[bytes]]) -> None:
         """Who pushes knows what."""
 

@@ -30,6 +30,9 @@ class LinkOwner(Protocol):
 class LinkListener(Protocol):
     """What a link tells: a part of `Listener`."""
 
+    def on_sending(self) -> None:
+        """Hear that the network is about to be given messages."""
+
     def on_sent(self, messages: list[list[bytes]]) -> None:
         """Hear that the network has taken messages."""
 
@@ -144,6 +147,7 @@ class MemoryLink:
 
     def _carry(self, frames: list[bytes]) -> None:
         _, *heads, last = frames
+        self._listener.on_sending()
         self._listener.on_sent([frames])
         network = self._network
         if network.drops(self._owner.name, self.address, frames):

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hopline.capture.page import FULL_BYTES, Page
 from hopline.capture.record import DIRECTIONS, TAP_CODES, Records
 
-messages = st.lists(st.binary(max_size=30), min_size=4, max_size=4)
-groups = st.lists(
-    st.tuples(st.lists(messages, min_size=1, max_size=5), st.sampled_from(list(DIRECTIONS)), st.integers(-(2**62), 2**62))
+together = st.integers(0, 6).flatmap(
+    lambda frames: st.lists(st.lists(st.binary(max_size=30), min_size=frames, max_size=frames), min_size=1, max_size=5)
 )
+groups = st.lists(st.tuples(together, st.sampled_from(list(DIRECTIONS)), st.integers(-(2**62), 2**62)))
 
 
 @given(groups)
@@ -39,13 +39,14 @@ def test_groups_are_the_records_one_by_one(groups: list) -> None:
 
 @pytest.mark.parametrize("bad", [[b"", b"", b"x", None], [b"", b"", b"x", "text"]])
 def test_what_could_not_be_written_is_torn_out(bad: list) -> None:
-    page, good = Page(), [b"a", b"bc", b"def", b""]
-    page.write([good], 1, 1, 0)
+    page, good, longer = Page(), [b"a", b"bc", b"def", b""], [b"g", b"", b"h", b"ij", b"k"]
+    page.write([longer], 1, 1, 0)
     with pytest.raises(TypeError):
         page.write([good, bad], 2, 2, 0)
     page.tear()
+    assert len(page) == 1
     page.write([good, good], 3, 4, 0)
-    assert page.records("N1").to_batch()["frames"].to_pylist() == [good] * 3
+    assert page.records("N1").to_batch()["frames"].to_pylist() == [longer, good, good]
 
 
 def test_a_page_that_somebody_reads_is_not_cleared() -> None:

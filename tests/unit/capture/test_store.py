@@ -246,6 +246,44 @@ def test_a_copy_of_a_segment_is_noticed(tmp_path: Path) -> None:
     assert "twice" in report.problems[0].reason
 
 
+def in_this_order(*numbers: int, tap: str = "scaleout_in") -> Records:
+    return Records(
+        seen_ns=[START_NS] * len(numbers), seq=numbers, tap=[tap] * len(numbers), frames=[[]] * len(numbers), node="N1"
+    )
+
+
+def test_numbers_out_of_order_are_no_damage_within_and_between_segments(tmp_path: Path) -> None:
+    make_segment(tmp_path, [in_this_order(2, 4, 6, 1, 3), in_this_order(9, 10)], number=1, seal="rolled")
+    make_segment(tmp_path, [in_this_order(11, 7, 8), in_this_order(5)], number=2)
+    report = open_capture(str(tmp_path)).check()
+    (stream,) = report.streams
+    assert (report.is_good, stream.rows, stream.first_seq, stream.last_seq) == (True, 11, 1, 11)
+
+
+def test_among_numbers_out_of_order_gaps_are_found(tmp_path: Path) -> None:
+    make_segment(tmp_path, [in_this_order(2, 5, 9, 1, 3)], number=1, seal="rolled")
+    make_segment(tmp_path, [in_this_order(12, 8)], number=2)
+    report = open_capture(str(tmp_path)).check()
+    (stream,) = report.streams
+    assert (stream.gaps, stream.missing, stream.rows) == ([(4, 4), (6, 7), (10, 11)], 5, 7)
+    assert codes(report.problems) == ["CAPTURE_GAP"]
+
+
+def test_among_numbers_out_of_order_those_that_are_there_twice_are_found(tmp_path: Path) -> None:
+    make_segment(tmp_path, [in_this_order(2, 4, 4, 1), in_this_order(3, 1)])
+    report = open_capture(str(tmp_path)).check()
+    assert codes(report.problems) == ["CAPTURE_DAMAGED"]
+    assert report.problems[0].reason.startswith("2 sequence numbers of scaleout_in were there before")
+    (stream,) = report.streams
+    assert (stream.rows, stream.missing) == (4, 0)
+
+
+def test_what_was_deleted_from_the_front_is_no_gap_also_where_numbers_are_out_of_order(tmp_path: Path) -> None:
+    make_segment(tmp_path, [in_this_order(100, 103, 102), in_this_order(97, 101)], number=5)
+    report = open_capture(str(tmp_path)).check()
+    assert (report.is_good, report.streams[0].first_seq, report.streams[0].rows) == (True, 100, 5)
+
+
 def test_imported_lines_have_no_gaps(tmp_path: Path) -> None:
     make_segment(tmp_path, [records(5, 2), records(9, 1)], is_import=True, source="a.jsonl")
     report = open_capture(str(tmp_path)).check()

@@ -1,5 +1,7 @@
 """Captures to try things on: records, segments, clocks moved by hand, and a disk that fails or hangs on demand."""
 
+import json
+import shutil
 import threading
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from hopline.capture.folder import open_folder
+from hopline.capture.jsonl import Import
 from hopline.capture.record import Records
 from hopline.capture.segment import OPEN, SEALED, VERSION, Head, Seal, SegmentWriter
 from hopline.wire import Message, encode
@@ -51,6 +54,27 @@ def make_segment(
         return path / (writer.name + OPEN)
     writer.seal(Seal(rows=writer.rows, reason=seal), lost)
     return path / (writer.name + SEALED)
+
+
+def write_lines(file: Path, count: int) -> Path:
+    """Write so many messages as JSON lines, for an import."""
+    known = {"node": "N1", "direction": "in"}
+    lines = [
+        {"seen_ns": START_NS + 1000 * number, "frames": [frame.hex() for frame in frames(number)], **known}
+        for number in range(count)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def killed_import(file: Path, path: Path) -> None:
+    """Leave in a folder what an import leaves there that is killed after a batch: an open segment. It takes 1024 lines."""
+    with Import(str(path.with_name("not killed"))) as target:
+
+        def copy(_done: int, _size: int) -> None:
+            shutil.copytree(path.with_name("not killed"), path, dirs_exist_ok=True)
+
+        target.add(file, on_progress=copy)
 
 
 class Clock:

@@ -8,8 +8,9 @@ import asyncio
 from hopline.cluster.membership import Membership
 from hopline.cluster.messages import control_frames
 from hopline.identity import MessageType
-from hopline.payload.service import Health, HeartBeat, Pong, RegisterExternalRoute
-from hopline.wire import Message
+from hopline.node.taps import Tap
+from hopline.payload.service import Health, HeartBeat, Pong, RegisterExternalRoute, UnregisterNode
+from hopline.wire import Message, decode
 from tests.cluster.scripted import Scripted, welcomed
 from tests.cluster.world import Cluster, play
 from tests.e2e.world import Greeter
@@ -55,6 +56,33 @@ def test_a_heart_beat_of_a_node_is_none_of_the_rendezvous():
         scripted.say(HeartBeat(10_000_000))
         await cluster.settle()
         assert node.membership.is_joined
+        await scripted.close()
+
+    play(test)
+
+
+def test_what_comes_is_seen_before_it_has_an_effect():
+    """The first that is heard of a rendezvous lets a node join, whatever it is: all that it then says came after that."""
+
+    class Order(Tap):
+        points = ("scaleout_in", "scaleout_out")
+
+        def __init__(self):
+            self.seen = []
+
+        def at_network(self, point):
+            return lambda messages: self.seen.extend((point, decode(frames).message.identity) for frames in messages)
+
+    async def test(cluster):
+        scripted, tap = Scripted(cluster), Order()
+        node = await cluster.node("a", Greeter(), taps=[tap])
+        await cluster.run(0.5)
+        tap.seen.clear()
+        scripted.relay(Message(identity=b"KINO.UNREGNODE", version=1, body=UnregisterNode("u", b"n").write()))
+        await cluster.settle()
+        assert node.membership.is_joined
+        assert tap.seen[0] == ("scaleout_in", b"KINO.UNREGNODE")
+        assert ("scaleout_out", b"KINO.REQCLUSTROUTES") in tap.seen[1:]
         await scripted.close()
 
     play(test)

@@ -249,6 +249,62 @@ def test_all_that_passes_can_be_recorded():
     play(test)
 
 
+def test_what_goes_out_is_recorded_before_anybody_can_have_it():
+    """Or it would seem to have come before it was sent. What goes to the pull and the publisher is noted where it goes."""
+
+    async def test(cluster):
+        events = []
+
+        class Recorder:
+            def on_message(self, point, message, frames, payload):
+                if point == "wire_out":
+                    events.append(("recorded", frames))
+
+        def noted(send):
+            def noting(*args):
+                events.append(("gone", args[-1]))
+                return send(*args)
+
+            return noting
+
+        channels = cluster.network.channels("tcp://r:8011")
+        pull, publish = channels.pull, channels.publish
+
+        def noted_pull(*args):
+            made = pull(*args)
+            made.reply = noted(made.reply)
+            return made
+
+        def noted_publish(*args):
+            made = publish(*args)
+            made.publish = noted(made.publish)
+            return made
+
+        channels.pull, channels.publish = noted_pull, noted_publish
+        rendezvous = Rendezvous(
+            RendezvousSettings(bind="tcp://r:8011"),
+            channels,
+            clock=cluster.clock,
+            random=cluster.random.random,
+            recorders=[Recorder()],
+        )
+        await rendezvous.start()
+        cluster.rendezvous["r"] = rendezvous
+        visitor = Visitor(cluster)
+        await cluster.run(0.1)
+        visitor.push.send(encode(GOODBYE))
+        visitor.say(WhereAreYou())
+        await cluster.run(0.1)
+        assert [what for what, _ in events] == ["recorded", "gone"] * (len(events) // 2)
+        assert [frames for what, frames in events if what == "recorded"] == [
+            frames for what, frames in events if what == "gone"
+        ]
+        identities = {decode(frames).message.identity for _, frames in events}
+        assert identities == {b"KINO.HEARTBEAT", b"KINO.UNREGNODE", b"KINO.RNDZVRECONFIG"}
+
+    play(test)
+
+
 def test_a_new_list_is_told_to_all_and_kept():
     async def test(cluster):
         rendezvous, visitor = await visited(cluster)

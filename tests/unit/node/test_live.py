@@ -8,6 +8,7 @@ from hopline.errors import RemoteError
 from hopline.node.actor import Actor
 from hopline.node.live import LEASE_SECONDS, MOST_HELD, MOST_WATCHERS, Live, Seen, Watch
 from hopline.node.node import Node
+from hopline.node.taps import Tap
 from hopline.payload.registry import Payload, message
 from hopline.testing import ManualClock, MemoryNetwork, MemoryTransport
 from hopline.wire import decode
@@ -158,5 +159,31 @@ def test_bytes_between_nodes_are_shown_as_they_were_and_without_their_body():
             assert decode(whole.frames).message.body.endswith(b"hush")
             assert decode(bare.frames).message.body == b""
             assert decode(bare.frames).message.routing == decode(whole.frames).message.routing
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_between_nodes_the_time_is_when_a_message_left_or_came():
+    class Slow(Tap):
+        """Whatever happens between the moment and the sight of a message, it takes a millisecond."""
+
+        def on_message(self, point, message, frames, payload):
+            clock.advance(0.001)
+
+    clock = ManualClock()
+
+    async def main():
+        network = MemoryNetwork()
+        server = Node(actors=[Player()], transport=MemoryTransport(network, "memory://server"), clock=clock, taps=[Slow()])
+        client = Node(transport=MemoryTransport(network, "memory://client"), peers=["memory://server"])
+        async with server, client:
+            server.add_actor(Live(server))
+            await look(server, points=["scaleout_in", "actor_in", "actor_out", "scaleout_out"], identities=("LIVE.*",))
+            await client.ask(Ping(), Pong)
+            seen = (await look(server)).messages
+        times = {one.point: one.seen_ns // 10**6 for one in seen}
+        came, given, made, left = times["scaleout_in"], times["actor_in"], times["actor_out"], times["scaleout_out"]
+        # It came; it was seen to come, in the router and at the actor; and so on. A millisecond each.
+        assert (given - came, made - given, left - made) == (3, 1, 1)
 
     asyncio.run(asyncio.wait_for(main(), 20))

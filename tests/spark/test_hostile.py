@@ -1,5 +1,6 @@
 """Whatever a capture holds, the tables are made: odd rows are rows, and end no job."""
 
+import json
 import random
 from itertools import count, product
 
@@ -7,6 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from hopline.capture.jsonl import Import
 from hopline.capture.record import DIRECTIONS, Records
 from hopline.capture.writer import CaptureWriter
 from hopline.spark import callbacks, edges, expiries, flows, hops, routes, signatures
@@ -105,6 +107,44 @@ def test_messages_to_the_edges_of_each_field_end_no_job(spark, tmp_path):
         table.write.format("noop").mode("overwrite").save()
     total = signatures.signatures(tables.verdicts).groupBy().sum("messages").collect()[0][0]
     assert total == tables.messages.where("encoded").count()
+
+
+def test_records_of_any_time_end_no_run_and_are_found_in_their_days(spark, tmp_path):
+    """From the first time that there is to the last; and each moment before 1970 is of the day, hour and second it is in."""
+    days = {-(2**63): "1677-09-21", -1: "1969-12-31", 2**63 - 1: "2262-04-11"}
+    lines = []
+    for number, seen_ns in enumerate(days, 1):
+        asked = Message(
+            identity=b"ORDER",
+            version=1,
+            correlation_id=b"%d" % seen_ns,
+            hops=1,
+            routing=(RoutingEntry("tcp://a:1", b"a"),),
+            ttl_ticks=1,
+            callback_points=(MessageType(b"DONE", 1),),
+            callback_key=number,
+            callback_receiver_identity=b"\0a",
+        )
+        frames = [frame.hex() for frame in encode(asked)]
+        for node, direction in (("a", "out"), ("b", "in")):
+            line = {"seen_ns": seen_ns, "node": node, "direction": direction, "socket": "", "frames": frames}
+            lines.append(json.dumps(line))
+    (tmp_path / "odd.jsonl").write_text("\n".join(lines))
+    with Import(str(tmp_path / "c")) as capture:
+        capture.add(tmp_path / "odd.jsonl")
+
+    tables = tmp_path / "t"
+    Pipeline(str(tmp_path / "c"), str(tables), Asked(), session=lambda _: spark).run()
+
+    for name, each in {"messages": 2, "hops": 1, "callbacks": 1, "flows": 1, "edges": 2, "expiries": 1}.items():
+        assert sorted(str(row["date"]) for row in rows_of(tables, name)) == sorted([*days.values()] * each), name
+    begun = {str(row["date"]): str(row["hour"]) for row in rows_of(tables, "signatures")}
+    assert begun == {
+        "1677-09-21": "1677-09-21 00:00:00+00:00",
+        "1969-12-31": "1969-12-31 23:00:00+00:00",
+        "2262-04-11": "2262-04-11 23:00:00+00:00",
+    }
+    assert {row["sent_at"] for row in rows_of(tables, "hops")} == {row["seen_at"] for row in rows_of(tables, "messages")}
 
 
 def test_one_flow_of_everything_from_many_segments_and_garbage(spark, tmp_path):

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from hopline.capture.jsonl import Import
 from hopline.report.making import make_report
 from hopline.report.read.facts import read_facts
 from hopline.spark.run import Asked, Pipeline
 from tests.spark.lake import rows_of
 
+NOTHING = "the capture has no segments: was anything recorded or imported?"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flow.jsonl"
 
 
@@ -26,3 +29,15 @@ def test_it_reads_what_the_pipeline_writes(spark, tmp_path):
     assert facts.empty["rejects"] == "every record is a message", "the reason is the one of the run"
     made = make_report(tables, tmp_path / "report.html", title="Orders", top=5)
     assert "ValueError" in " ".join(finding.text for finding in made.found)
+
+
+@pytest.mark.parametrize("name", ["", "notes.txt"], ids=["an empty folder", "a folder of something else"])
+def test_a_folder_that_holds_no_capture(spark, tmp_path, name):
+    captures, tables = tmp_path / "captures", tmp_path / "tables"
+    captures.mkdir()
+    if name:
+        (captures / name).write_text("no capture")
+    Pipeline(str(captures), str(tables), Asked(), session=lambda _: spark).run()
+    made = make_report(tables, tmp_path / "report.html", title="Orders", top=5)
+    assert made.empty
+    assert set(made.empty.values()) == {NOTHING}

@@ -42,19 +42,30 @@ HELLO, BYE = MessageType(b"HELLO", 1), MessageType(b"BYE", 2, b"P")
 
 
 class Announcements:
-    """What one node hears of others, announcement by announcement."""
+    """What one node, or another, hears of others, announcement by announcement."""
 
     def __init__(self) -> None:
         self.world = World(Network())
         self.node = self.world.network.add(Node("ear", "live"))
+        self.other = self.world.network.add(Node("other ear", "live"))
 
-    def hear(self, payload, *, format: str = "v6", body: bytes | None = None, partition: bytes = b"") -> None:
-        self.world.network.wait(1)
+    def hear(
+        self,
+        payload,
+        *,
+        format: str = "v6",
+        body: bytes | None = None,
+        partition: bytes = b"",
+        socket: bytes = b"",
+        node: Node | None = None,
+        after_ms: float = 1,
+    ) -> None:
+        self.world.network.wait(after_ms)
+        node = node or self.node
         body = payload.write() if body is None else body
-        message = Message(identity=payload.identity, version=1, partition=partition, body=body)
+        message = Message(socket_identity=socket, identity=payload.identity, version=1, partition=partition, body=body)
         frames = encode(message, format)
-        parcel = Parcel(message, (), self.node, 0)
-        self.world.network.see(self.node, "scaleout_in", parcel, frames=frames, format=format)
+        self.world.network.see(node, "scaleout_in", Parcel(message, (), node, 0), frames=frames, format=format)
 
     def routes(self, spark) -> list[tuple]:
         found = routes.routes(Made(spark, self.world).messages).orderBy("valid_from", "receiver_key", "identity_key")
@@ -80,6 +91,26 @@ def test_a_node_that_moves_ends_its_routes_by_announcing_them_again(spark):
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:2", "actor:x", "actor", "HELLO", None),
     ]
+
+
+def test_a_node_that_comes_back_by_another_socket_serves_again(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO)), socket=b"\0one")
+    heard.hear(UnregisterNode("tcp://a:1", b"A"), socket=b"\0one")
+    heard.hear(registered(actor(b"x", HELLO)), socket=b"\0two")
+    route = ("A", "tcp://a:1", "actor:x", "actor", "HELLO")
+    assert heard.routes(spark) == [(*route, "KINO.UNREGNODE"), (*route, None)]
+
+
+def test_a_node_that_comes_back_after_a_while_may_be_heard_by_others_only(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO)))
+    heard.hear(registered(actor(b"x", HELLO)), node=heard.other)  # the same, a little later
+    heard.hear(UnregisterNode("tcp://a:1", b"A"), after_ms=60_000)
+    third = heard.world.network.add(Node("third ear", "live"))
+    heard.hear(registered(actor(b"x", HELLO)), node=third, after_ms=3_600_000)
+    route = ("A", "tcp://a:1", "actor:x", "actor", "HELLO")
+    assert heard.routes(spark) == [(*route, "KINO.UNREGNODE"), (*route, None)]
 
 
 def test_a_type_may_be_taken_back_for_all_actors_of_a_node(spark):

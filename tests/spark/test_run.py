@@ -9,19 +9,20 @@ import pyarrow as pa
 import pytest
 
 from hopline.capture.writer import CaptureWriter
-from hopline.errors import CaptureError, TablesError
-from hopline.security import Domain
+from hopline.errors import CaptureError, SparkError, TablesError
+from hopline.flow import record_hop
+from hopline.security import Domain, Keyring
 from hopline.spark.batch import NAMES
 from hopline.spark.run import Asked, Pipeline
 from hopline.spark.runs import RUNS
 from hopline.spark.tables import REJECTS, TABLES
-from hopline.wire import Message
-from tests.spark.generator import DOMAINS
+from hopline.wire import Message, RoutingEntry
+from tests.spark.generator import DOMAINS, FORGERS
 from tests.spark.lake import CrashError, all_rows, columns_of, copy_segments, crash_at, files_of, rows_of
 from tests.spark.made import assert_same
 from tests.spark.sums import Sums
 from tests.spark.world import make_world
-from tests.unit.capture.story import START_NS, Story
+from tests.unit.capture.story import START_NS, Story, output, request
 from tests.unit.capture.world import records
 
 KEYS = tuple(Domain(name * 30, keys=(name.encode() * 16,), scheme="kino") for name in "AB")
@@ -228,6 +229,27 @@ def test_an_empty_capture_says_so_without_spark(tmp_path):
     assert not Pipeline(str(tmp_path / "c"), str(tmp_path / "t"), session=lambda _: pytest.fail("no need")).run().changed
 
 
+def test_a_segment_that_is_gone_before_it_is_read_is_named_and_taken_if_it_comes_back(pipeline, spark, tmp_path):
+    captures, asked = tmp_path / "c", Asked(only=frozenset({"hops", "signatures"}))
+    tell(captures, b"one", b"two")
+    (segment,) = captures.glob("*-server-*")
+
+    def delete(doing):
+        if doing.startswith("reading"):
+            segment.rename(tmp_path / segment.name)
+
+    gone = Pipeline(str(captures), str(tmp_path / "t"), asked, session=lambda _: spark, on_progress=delete).run()
+    assert gone.gone == [segment.stem]
+    assert (gone.segments, gone.read, gone.tables["messages"].rows) == (1, 4, 4)
+    assert not pipeline(captures, tmp_path / "t", only=asked.only).run().changed
+    (tmp_path / segment.name).rename(segment)
+    back = pipeline(captures, tmp_path / "t", only=asked.only).run()
+    assert (back.gone, back.read) == ([], 4)
+    pipeline(captures, tmp_path / "at once", only=asked.only).run()
+    for name in ("messages", "hops", "signatures"):
+        assert rows_of(tmp_path / "t", name) == rows_of(tmp_path / "at once", name)
+
+
 def test_bodies_are_kept_if_asked_for_and_then_always(pipeline, tmp_path):
     tell(tmp_path / "c", b"one")
     only = frozenset({"messages"})
@@ -250,6 +272,18 @@ def test_tables_cannot_go_on_with_other_terms(tmp_path, asked):
 def test_a_capture_that_is_not_there_is_said(tmp_path):
     with pytest.raises(CaptureError):
         Pipeline(str(tmp_path / "c"), str(tmp_path / "t"), session=lambda _: None).run()
+
+
+def test_a_job_that_failed_says_why(spark, tmp_path):
+    tell(tmp_path / "c", b"one")
+
+    def in_the_way(_settings):
+        (tmp_path / "t" / "_hopline" / "staging").write_text("no folder")
+        return spark
+
+    with pytest.raises(SparkError, match=r"^a Spark job failed: \S+Exception: Parent path is not a directory: ") as caught:
+        Pipeline(str(tmp_path / "c"), str(tmp_path / "t"), session=in_the_way).run()
+    assert caught.value.code == "SPARK_JOB_FAILED"
 
 
 # --- days -------------------------------------------------------------------------------------------------------------
@@ -295,6 +329,75 @@ def test_days_do_not_depend_on_how_they_came(pipeline, days, tmp_path):
         assert rows_of(tmp_path / "in parts", name) == rows_of(tmp_path / "at once", name)
     (late,) = [row for row in rows_of(tmp_path / "at once", "hops") if row["identity_key"] == "LATE"]
     assert (late["latency_ms"], str(late["date"])) == (10, "2026-11-16")
+
+
+def test_a_replay_over_midnight_is_found_within_the_reach_and_not_by_hours(pipeline, tmp_path):
+    """With a reach of 30 minutes, what came at 23:45 is known at 00:05, and what came at 23:15 is not."""
+    story = Story()
+    for number, minute in enumerate([-15, -45]):
+        told = Message(identity=b"X", version=1, correlation_id=b"%d" % number, domain="full", hops=1)
+        signed = Keyring(DOMAINS).sign(told, now_ns=START_NS, nonce=bytes([number] * 16))
+        for at_ms in ((24 * 60 + minute) * 60_000, (24 * 60 + 5) * 60_000):
+            story.see("server", "scaleout_in", signed, at_ms)
+    story.write(tmp_path / "c")
+    asked = {"only": frozenset({"signatures"}), "reach_s": 1800, "domains": DOMAINS}
+    pipeline(tmp_path / "c", tmp_path / "t", **asked).run()
+    found = {(str(row["date"]), row["status"]): row["messages"] for row in rows_of(tmp_path / "t", "signatures")}
+    assert found == {("2026-11-16", "valid"): 2, ("2026-11-17", "replayed"): 1, ("2026-11-17", "valid"): 1}
+
+
+@pytest.mark.parametrize(("domains", "invalid"), [(None, None), (DOMAINS, 1)], ids=["no keys", "keys"])
+def test_where_no_signature_was_judged_nobody_knows_how_many_are_invalid(pipeline, tmp_path, domains, invalid):
+    """Also if the sightings come in two runs."""
+    for flow, ring in ((b"good", Keyring(DOMAINS)), (b"forged", Keyring(FORGERS))):
+        story = Story()
+        told = Message(identity=b"X", version=1, correlation_id=flow, domain="full", hops=1)
+        story.see("server", "scaleout_in", ring.sign(told, now_ns=START_NS, nonce=b"n" * 16), 5)
+        story.write(tmp_path / "c")
+        pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"flows"}), domains=domains).run()
+    found = {row["correlation_key"]: row["invalid_signatures"] for row in rows_of(tmp_path / "t", "flows")}
+    assert found == {"good": None if domains is None else 0, "forged": invalid}
+
+
+def test_what_is_on_two_days_is_counted_on_one_of_them(pipeline, tmp_path):
+    """A request that is answered 12 hours later, one that is answered soon, and a flow that never is silent for long."""
+    parts = []
+    for number, hours in enumerate([range(30), range(30, 54)]):
+        story, path = Story(), tmp_path / f"part {number}"
+        for hour in hours:
+            step = Message(identity=b"STEP", version=1, correlation_id=b"long", body=b"%d" % hour, trace_options=1)
+            story.send("client", "server", step, (hour + 0.5) * HOUR_MS)
+        for flow, key, at_h, took_h in ((b"far", 8, 17, 12), (b"near", 9, 23, 2)):
+            asked = request(flow=flow, callback_key=key)
+            known, arrived = (Story(), story)[at_h in hours], record_hop(asked, RoutingEntry("tcp://client:1", b"client"))
+            known.send("client", "server", asked, at_h * HOUR_MS)
+            known = (Story(), story)[at_h + took_h in hours]
+            known.send("server", "client", output(arrived.message, b"ORDERED"), (at_h + took_h) * HOUR_MS)
+        story.write(path)
+        parts.append(path)
+    asked = {"only": frozenset({"hops", "callbacks", "flows"})}
+    for number in (1, 0):  # the later one first
+        copy_segments(parts[number], tmp_path / "c", [file.name for file in parts[number].iterdir()])
+        pipeline(tmp_path / "c", tmp_path / "t", **asked).run()
+    pipeline(tmp_path / "c", tmp_path / "at once", **asked).run()
+    assert {name: rows_of(tmp_path / "t", name) for name in asked["only"]} == {
+        name: rows_of(tmp_path / "at once", name) for name in asked["only"]
+    }
+    callbacks = {(row["correlation_key"], str(row["date"]), row["outcome"]) for row in rows_of(tmp_path / "t", "callbacks")}
+    assert callbacks == {
+        ("far", "2026-11-16", "pending"),
+        ("far", "2026-11-17", "orphan"),
+        ("near", "2026-11-16", "ok"),
+    }
+    flows = [(row["correlation_key"], str(row["date"]), row["sightings"]) for row in rows_of(tmp_path / "t", "flows")]
+    assert sorted(flows) == [
+        ("far", "2026-11-16", 2),
+        ("far", "2026-11-17", 2),
+        ("long", "2026-11-16", 60),
+        ("long", "2026-11-17", 48),
+        ("near", "2026-11-16", 4),
+    ]
+    assert len(rows_of(tmp_path / "t", "hops")) == 54 + 4
 
 
 def test_days_that_somebody_deleted_stay_deleted(pipeline, days, tmp_path):

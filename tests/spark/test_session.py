@@ -49,7 +49,7 @@ def machine(monkeypatch, tmp_path):
     """A machine without Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("hopline.java.find_spec", lambda name: None)
     return monkeypatch
 
 
@@ -146,6 +146,23 @@ def test_spark_that_does_not_start_is_said(machine, tmp_path):
     )
     done = run(code, PATH=os.defpath, JAVA_HOME=str(tmp_path / "home"))
     assert done.stdout.startswith("SPARK_CANNOT_START Spark does not start: ")
+
+
+def test_a_master_that_is_not_there_is_said_before_a_jvm_is_started():
+    code = """
+    from hopline.errors import SparkError
+    from hopline.spark import session
+    session.find_java = None  # nobody is to ask for one
+    for master in ("spark://127.0.0.1:1", "nonsense"):
+        try:
+            session.spark_session(master)
+        except SparkError as error:
+            print(error.code, error)
+    """
+    assert run(code).stdout.splitlines() == [
+        "SPARK_CANNOT_START no Spark master answers at spark://127.0.0.1:1: Connection refused",
+        "SPARK_BAD_MASTER 'nonsense' is no master of Spark: write local[N], spark://HOST:PORT, yarn or k8s://...",
+    ]
 
 
 # --- the session ------------------------------------------------------------------------------------------------------

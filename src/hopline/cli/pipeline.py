@@ -5,14 +5,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
+from hopline.cli.attending import INTERRUPTED, attended, ending
 from hopline.cli.lines import usage_error
 from hopline.cli.looking import SinceOption, UntilOption, query_of
 from hopline.cli.terminal import JsonOption, complaint, failure, put
@@ -33,13 +35,22 @@ Exit codes: 0 all is well, also if some records were no messages; 1 the run fail
 before; 2 wrong usage; 130 interrupted.
 """
 
-_USAGE: Final = ("CAPTURE_NOT_FOUND", "SPARK_NOT_INSTALLED", "TABLES_NOT_OURS", "TABLES_OTHER_TERMS")
+_USAGE: Final = (
+    "CAPTURE_NOT_FOUND",
+    "SPARK_BAD_MASTER",
+    "SPARK_NOT_INSTALLED",
+    "TABLES_NOT_OURS",
+    "TABLES_OTHER_TERMS",
+)
 """What is wrong before anything is begun."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_REACH_S: Final = 7 * 86_400
 _PROGRESS_S: Final = 0.5
 """How often progress is shown."""
+
+_MOST_NAMES: Final = 3
+"""Names of segments in one line."""
 
 app = typer.Typer(name="pipeline", help="Make tables of captures, with Spark.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -50,7 +61,7 @@ TablesArgument = Annotated[
     str, typer.Argument(metavar="TABLES", help="The folder of the tables, made if it is not there.", show_default=False)
 ]
 OnlyOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--only",
         metavar="A,B,...",
@@ -85,7 +96,7 @@ def run(
     tables: TablesArgument,
     since: SinceOption = "",
     until: UntilOption = "",
-    only: OnlyOption = "",
+    only: OnlyOption = None,
     keys: KeysOption = None,
     key: KeyOption = None,
     v3_ttl: TtlOption = None,
@@ -105,7 +116,8 @@ def run(
     """
     with _ending_well() as progress:
         asked = _asked(since, until, only, keys, key, v3_ttl, bodies=bodies, reach=reach)
-        summary = _pipeline_of(captures, tables, asked, master, progress).run()
+        pipeline = _pipeline_of(captures, tables, asked, master, progress)
+        summary = attended(pipeline.run, interrupt=progress.interrupt)
         progress.clear()
         put(_answer(summary), _show, as_json=as_json)
 
@@ -119,7 +131,7 @@ def stream(
     ] = 10.0,
     until_drained: Annotated[bool, typer.Option("--until-drained", help="End when all is taken that is there now.")] = False,
     since: SinceOption = "",
-    only: OnlyOption = "",
+    only: OnlyOption = None,
     keys: KeysOption = None,
     key: KeyOption = None,
     v3_ttl: TtlOption = None,
@@ -148,10 +160,16 @@ def stream(
             put(_answer(summary), _show, as_json=as_json)
 
         def wait(seconds: float) -> bool:
-            progress.show("waiting for something new")
+            if not end.is_set():
+                progress.show("waiting for something new")
             return end.wait(seconds)
 
-        stream_of(pipeline, every_s=every, is_endless=not until_drained, on_batch=on_batch, wait=wait)
+        def interrupt() -> None:
+            end.set()
+            progress.interrupt()
+
+        work = partial(stream_of, pipeline, every_s=every, is_endless=not until_drained, on_batch=on_batch, wait=wait)
+        attended(work, interrupt=interrupt)
 
 
 # What is asked.
@@ -160,7 +178,7 @@ def stream(
 def _asked(
     since: str,
     until: str,
-    only: str,
+    only: str | None,
     keys: Path | None,
     key: list[str] | None,
     v3_ttl: TtlUnit | None,
@@ -173,7 +191,11 @@ def _asked(
     from hopline.spark.run import Asked
 
     query = query_of("", since, until, "ms")
-    names = frozenset(name.strip() for name in only.split(",") if name.strip())
+    if query.since is not None and query.until is not None and query.since >= query.until:
+        raise usage_error("--since must be before --until: else there is no time between them")
+    names = frozenset(NAMES if only is None else (name.strip() for name in only.split(",") if name.strip()))
+    if not names:
+        raise usage_error(f"--only names no table; there are {', '.join(NAMES)}")
     if unknown := names - set(NAMES):
         raise usage_error(f"--only: no such table: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     try:
@@ -185,7 +207,7 @@ def _asked(
     return Asked(
         since_ns=_ns_of(query.since),
         until_ns=_ns_of(query.until),
-        only=names or frozenset(NAMES),
+        only=names,
         domains=domains,
         v3_ttl=v3_ttl,
         bodies=bodies or None,
@@ -213,33 +235,38 @@ def _reach_of(text: str) -> int | None:
 
 def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None, progress: "_Progress") -> "Pipeline":
     from hopline.capture import open_capture
+    from hopline.spark.master import check_master
     from hopline.spark.run import Pipeline
 
     open_capture(captures)  # that it is not there is the first thing to say
+    if master is not None:
+        check_master(master)  # also if nothing is new, and Spark is not started: a mistake is one every time
     if "://" not in captures and Path(captures).resolve() == Path(tables).resolve():
         raise usage_error("the tables need a folder of their own")
 
     def session(settings: Mapping[str, str]) -> "SparkSession":
         from hopline.spark.session import spark_session
 
-        progress.show("starting Spark")
+        progress.go_on("starting Spark")
         progress.session = spark_session(master, conf=settings)
         return progress.session
 
-    return Pipeline(captures, tables, asked, session=session, on_progress=progress.show)
+    return Pipeline(captures, tables, asked, session=session, on_progress=progress.go_on)
 
 
 # What is shown.
 
 
 class _Progress:
-    """What is being done, for how long, and how many tasks Spark has done of it; on a terminal only."""
+    """What is being done, for how long, and how many tasks Spark has done of it; on a terminal only. And its end."""
 
     def __init__(self) -> None:
         self.session: SparkSession | None = None
+        self.is_interrupted = False
         self._is_on = sys.stderr is not None and sys.stderr.isatty()
         self._text = ""
         self._since_s = 0.0
+        self._lock = threading.Lock()
         self._end = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
         if self._is_on:
@@ -247,12 +274,33 @@ class _Progress:
 
     def show(self, text: str) -> None:
         """Show something else."""
-        self._text, self._since_s = text, time.monotonic()
+        with self._lock:
+            self._text, self._since_s = text, time.monotonic()
         self._draw()
+
+    def go_on(self, text: str) -> None:
+        """Show something else, unless it is not to be done any more: then raise KeyboardInterrupt."""
+        if self.is_interrupted:
+            raise KeyboardInterrupt
+        self.show(text)
+
+    def interrupt(self) -> None:
+        """Let nothing more be begun, and Spark drop what it is doing, without a word about it. From another thread."""
+        from py4j.protocol import Py4JError
+
+        session = self.session
+        if not self.is_interrupted:
+            self.show("interrupted, ending")
+        self.is_interrupted = True
+        if session is not None:
+            with suppress(Py4JError):  # it may be gone
+                session.sparkContext.setLogLevel("OFF")
+                session.sparkContext.cancelAllJobs()
 
     def clear(self) -> None:
         """Show nothing, so that something else can be written."""
-        self._text = ""
+        with self._lock:
+            self._text = ""
         self._draw()
 
     def close(self) -> None:
@@ -262,7 +310,8 @@ class _Progress:
         if self._is_on:
             self._ticker.join()
         if self.session is not None:
-            self.session.stop()
+            with ending():
+                self.session.stop()
 
     def _tick(self) -> None:
         while not self._end.wait(_PROGRESS_S):
@@ -272,9 +321,11 @@ class _Progress:
     def _draw(self) -> None:
         if not self._is_on:
             return
-        seconds = int(time.monotonic() - self._since_s)
-        shown = f"{self._text}{self._tasks()}{f', {seconds} s' if seconds else ''}" if self._text else ""
-        typer.echo(f"\r\x1b[K{shown}", err=True, nl=False)
+        text, seconds = self._text, int(time.monotonic() - self._since_s)
+        shown = f"{text}{self._tasks()}{f', {seconds} s' if seconds else ''}" if text else ""
+        with self._lock:
+            if text == self._text:  # else it is no longer true: to ask Spark takes a while
+                typer.echo(f"\r\x1b[K{shown}", err=True, nl=False)
 
     def _tasks(self) -> str:
         """How many tasks are done, of those that Spark works at."""
@@ -301,14 +352,36 @@ def _show(console: "Console", answer: dict[str, Any]) -> None:
         console.print(f"{answer['read']} records read of {segments} in {answer['seconds']:.1f} s{rejected}")
     else:
         console.print("nothing new; the tables are as they were")
+    if gone := answer.get("gone"):
+        is_one = len(gone) == 1
+        what = "1 segment was gone" if is_one else f"{len(gone)} segments were gone"
+        console.print(f"{what} before {'it was' if is_one else 'they were'} read: {_few(gone)}", markup=False)
+    if unfinished := answer.get("unfinished"):
+        what = (
+            "1 segment stops before its end"
+            if len(unfinished) == 1
+            else f"{len(unfinished)} segments stop before their ends"
+        )
+        named = _few([f"{name} ({reason})" for name, reason in unfinished.items()])
+        console.print(f"{what}: {named}; the rest is taken when it comes", markup=False)
+    reasons = {name: made["empty"] or "" for name, made in answer["tables"].items()}
+    if len(set(reasons.values())) == 1 and (reason := next(iter(reasons.values()))):  # the same for all: once is enough
+        console.print(Text(reason, style="yellow"))
+        reasons = {}
     table = Table(box=None, pad_edge=False)
     table.add_column("table")
     for title in ("written", "rows"):
         table.add_column(title, justify="right")
     table.add_column("")
     for name, made in answer["tables"].items():
-        table.add_row(name, str(made["written"]), str(made["rows"]), Text(made["empty"] or "", style="yellow"))
+        table.add_row(name, str(made["written"]), str(made["rows"]), Text(reasons.get(name, ""), style="yellow"))
     console.print(table)
+
+
+def _few(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 @contextmanager
@@ -320,6 +393,8 @@ def _ending_well() -> Iterator[_Progress]:
             yield progress
         finally:
             progress.clear()
+        if progress.is_interrupted:  # too late: all was done
+            raise KeyboardInterrupt  # noqa: TRY301 - told below, with those that came in time
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "pyarrow", "pyspark", "pandas"):
             raise
@@ -329,6 +404,6 @@ def _ending_well() -> Iterator[_Progress]:
     except OSError as error:
         raise complaint(f"cannot go on: {error.strerror or error}", code=1) from None
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise complaint("interrupted: what is not in the tables yet is left for the next run", code=INTERRUPTED) from None
     finally:
         progress.close()

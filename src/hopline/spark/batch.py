@@ -1,6 +1,6 @@
 """A batch: one piece of news on its way into the tables, in the staging folder of its run.
 
-    stage      what is new is read: messages, what is none, the few with their bodies
+    stage      what is new is read: messages, what is none, the few with their bodies, what signatures are worth
     facts      what must be known later is put to what is known
     days       all days that are touched, or owed to a table that was left out before, are made again
     routes     has no days, and is small: it is made again
@@ -36,9 +36,12 @@ from hopline.spark.facts import (
     Fact,
     find_facts,
     joined,
+    verdicts_by_day,
     with_bodies,
 )
+from hopline.spark.gone import Gone, without
 from hopline.spark.keeping import Keep
+from hopline.spark.midnight import Midnights
 from hopline.spark.news import News
 from hopline.spark.parts import KEPT, Span
 from hopline.spark.routes import routes
@@ -57,8 +60,8 @@ LATER: Final = (*BY_DAY, ROUTES.name)
 NAMES: Final = (*ALWAYS, *LATER)
 """All tables that are made of captures."""
 
-_NEW, _BODIES = "sightings", "bodies"
-"""Shelves in staging: all messages that are new, and the few of them with their bodies."""
+_NEW, _BODIES, _VERDICTS = "sightings", "bodies", "verdicts"
+"""Shelves in staging: all messages that are new, the few of them with their bodies, and what signatures are worth."""
 
 
 class TableSummary(msgspec.Struct, frozen=True):
@@ -70,7 +73,12 @@ class TableSummary(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was done. If there was nothing new, nothing is changed: then `run` is the last one that did something."""
+    """What was done. If there was nothing new, nothing is changed: then `run` is the last one that did something.
+
+    `gone` are segments that were deleted before they were read. They do not count as taken: if they come back, they are new.
+    `unfinished` are those that stop before their end, though nobody writes to them any more, and why: a copy that is not
+    complete, a writer that was killed. What is whole of them is taken, and the rest when it comes.
+    """
 
     run: str
     mode: str
@@ -82,6 +90,8 @@ class Summary(msgspec.Struct, frozen=True):
     rejected: int
     days: list[str]
     tables: dict[str, TableSummary]
+    gone: list[str] = []
+    unfinished: dict[str, str] = {}
 
 
 class Batch:
@@ -115,6 +125,7 @@ class Batch:
         self._days: list[str] = []
         self._swaps: list[Swap] = []
         self._read = self._rejected = 0
+        self._gone: frozenset[str] = frozenset()
 
     @cached_property
     def owed(self) -> dict[str, list[str]]:
@@ -140,10 +151,10 @@ class Batch:
             new_days: list[str] = []
             if self._news.work:
                 on_progress(f"reading {self._news.segments} segments, {self._news.size / 1e6:.1f} MB")
-                new_days = self._stage(spark)
+                new_days = self._stage(spark, domains)
                 on_progress("keeping what bodies and signatures say")
                 self._make_rejects(spark, new_days)
-                self._make_facts(spark, new_days, domains)
+                self._make_facts(spark, new_days)
             self._make_days(spark, new_days, on_progress)
             on_progress(ROUTES.name)
             self._make_routes(spark)
@@ -154,22 +165,43 @@ class Batch:
 
     # --- reading what is new ------------------------------------------------------------------------------------------
 
-    def _stage(self, spark: SparkSession) -> list[str]:
+    def _stage(self, spark: SparkSession, domains: Iterable[Domain] | None) -> list[str]:
         """Read what is new; the days of the messages in it."""
+        gone = Gone(spark)
         found = {
-            REJECTS.name: self._news.rejects(spark, REJECTS.names),
-            _BODIES: with_bodies(self._news, spark, CAPTURED.names),
+            REJECTS.name: self._news.rejects(spark, REJECTS.names, gone),
+            _BODIES: with_bodies(self._news, spark, CAPTURED.names, gone),
+            _VERDICTS: verdicts_by_day(self._news, spark, domains, gone),
         }
         write = partial(self._write_days, compression=shelves.PASSING)
+        bodies = self._state.terms.bodies
         together(
             [
-                partial(stage, self._news, spark, self._disk, self._shelf(_NEW), self._id, bodies=self._state.terms.bodies),
+                partial(stage, self._news, spark, self._disk, self._shelf(_NEW), self._id, bodies=bodies, gone=gone),
                 *(partial(write, rows, self._shelf(name)) for name, rows in found.items()),
             ]
         )
+        self._gone = gone.names
+        if self._gone:
+            self._leave_out_gone(spark)
         self._rejected = shelves.rows_in(self._disk, self._shelf(REJECTS.name))
         self._read = shelves.rows_in(self._disk, self._shelf(_NEW)) + self._rejected
         return shelves.days_on(self._disk, self._shelf(_NEW))
+
+    def _leave_out_gone(self, spark: SparkSession) -> None:
+        """Leave out what some tasks have read of segments that others did not find: it will be read if they come back."""
+        staged = {
+            _NEW: (self._schema(MESSAGES.names), "event_id"),
+            REJECTS.name: (REJECTS.schema, "event_id"),
+            _BODIES: (ANNOUNCEMENTS.schema, "event_id"),
+            _VERDICTS: (JUDGED.schema, "first_event_id"),
+        }
+        for name, (schema, event_id) in staged.items():
+            shelf, kept = self._shelf(name), self._shelf(f"{name}-kept")
+            rows = shelves.read(spark, self._disk, shelf, schema, shelves.days_on(self._disk, shelf))
+            self._write_days(without(rows, self._gone, event_id), kept)
+            self._disk.remove(shelf)
+            self._disk.move(kept, shelf)
 
     def _make_rejects(self, spark: SparkSession, message_days: Iterable[str]) -> None:
         """Put rejects to those of their days; a day of messages without any has an empty file, so that there is a table."""
@@ -186,12 +218,13 @@ class Batch:
             shelves.write_day(shelves.nothing(spark, schema), self._disk, shelf, day, self._id)
             self._place(REJECTS.name, day, shelves.folder_of(shelf, day))
 
-    def _make_facts(self, spark: SparkSession, days: list[str], domains: Iterable[Domain] | None) -> None:
+    def _make_facts(self, spark: SparkSession, days: list[str]) -> None:
         """Put new facts to those of their days."""
         if not days:
             return
         bodies = shelves.read(spark, self._disk, self._shelf(_BODIES), ANNOUNCEMENTS.schema, days)
-        found = find_facts(self._staged(spark, days), bodies, self._news.verdicts(spark, domains))
+        verdicts = shelves.read(spark, self._disk, self._shelf(_VERDICTS), JUDGED.schema, days)
+        found = find_facts(self._staged(spark, days), bodies, verdicts)
 
         def make(fact: Fact) -> None:
             before = shelves.read(spark, self._disk, fact.shelf, fact.schema, days)
@@ -222,8 +255,11 @@ class Batch:
             around = [each for each in days_of(window_of(day, self._reach_s), 0) if each in known]
             messages = self._make_messages(spark, day, around, is_touched=day in touched)
             errors = self._facts(spark, ERRORS, around).dropDuplicates(["message_uid"])
-            verdicts = self._facts(spark, JUDGED, around).where(sf.col("hour_ns").between(*window_of(day, self._reach_s)))
-            tables = Day(messages, errors, verdicts, self._keeper(spark, day))
+            # Those of other days count one by one, by when they were seen: the first of two that are the same is no replay.
+            verdicts = self._facts(spark, JUDGED, around).where(sf.col("first_ns").between(*window_of(day, self._reach_s)))
+            has_before, has_after = around[0] < day, around[-1] > day
+            midnights = Midnights(window_of(day, 0), self._reach_s * 1_000_000_000, has_before, has_after)
+            tables = Day(messages, errors, verdicts, midnights, self._keeper(spark, day))
             on_progress(f"{place}: {', '.join(due[day])}")
             together(partial(self._make_table, tables, name, day) for name in due[day])
 
@@ -318,12 +354,14 @@ class Batch:
             mode=self._mode,
             changed=changed,
             seconds=round(time.monotonic() - self._clock_s, 3),
-            segments=self._news.segments,
-            bytes=self._news.size,
+            segments=self._news.segments - len(self._gone),
+            bytes=sum(size for name, size in self._news.sizes.items() if name not in self._gone),
             read=self._read,
             rejected=self._rejected,
             days=self._days,
             tables=tables,
+            gone=sorted(self._gone),
+            unfinished=dict(self._news.unfinished),
         )
 
     def _commit(self, summary: Summary) -> None:
@@ -342,7 +380,8 @@ class Batch:
             for name, table in summary.tables.items()
         ]
         self._swaps.append(Swap(*write_runs(rows, self._disk, self._shelf("tables"), self._started)))
-        state = State(run=self._id, terms=self._state.terms, layers=list(self._news.layers), made=self._made)
+        layers = list(self._news.layers_without(self._gone))
+        state = State(run=self._id, terms=self._state.terms, layers=layers, made=self._made)
         swaps = sorted(self._swaps, key=lambda swap: swap.target)
         self._warehouse.commit(Change(self._id, swaps, state))
 

@@ -2,12 +2,14 @@
 
 Theory. A request begins at a hub, carries callback points, and every message of its flow carries them on: so what has the
 same hub and key belongs together. Among these the request is one that has inherited nothing, with the fewest hops, seen at
-its hub, or on its way out rather than in: of such sightings the first counts. Answers are those whose own type is among the
-points that they carry, and among those of the request. Without a key on the wire (v3, v4) the correlation id takes its
-place; if the hub's own sighting has a key all the same, what has none is counted to it.
+its hub, or on its way out rather than in: of such sightings the first counts. What records no trail inherits nothing that
+shows, and there the first counts, wherever it was. Answers are those whose own type is among the points that they carry, and
+among those of the request. Without a key on the wire (v3, v4) the correlation id takes its place; if the hub's own sighting
+has a key all the same, what has none is counted to it.
 
 An answer has come when it is seen at the hub; or, where hubs were not captured, on its way in at the node that sent the
-request; or, where that node was not captured, anywhere. An answer that set out and did not come is none.
+request; or, where nothing that comes to that node was captured, anywhere. An answer that set out and did not come is none.
+Answers that say the same are told apart by who sent them, where they came.
 
     ok, exception, late    by the first answer, and by the TTL of the request at its first sighting
     expired, pending       no answer: the TTL is over, or there is none or it is not over when the capture of the node ends
@@ -33,7 +35,7 @@ from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.nodes import captured
 from hopline.spark.tables import CALLBACKS, conform
-from hopline.spark.trails import inherited_size
+from hopline.spark.trails import inherited_size, is_traced
 
 EXCEPTION_KEY: Final = EXCEPTION.identity.decode()
 
@@ -57,7 +59,7 @@ def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Kee
         keep: keeps what is looked at more than once, here the requests: by answers, and for themselves.
     """
     rows = _asked(messages)
-    requests = keep("requests", _requests(rows))
+    requests = keep("requests", _with_capture(_requests(rows), messages))
     came = _came(rows, requests)
     order = Window.partitionBy(*_ASK).orderBy("resolved_ns", "response_uid", "response_occurrence")
     everything = Window.partitionBy(*_ASK)
@@ -67,11 +69,7 @@ def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Kee
             "responses": sf.count("*").over(everything).cast("int"),
         }
     )
-    found = requests.join(came, list(_ASK), "full").join(
-        sf.broadcast(captured(messages).select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"))),
-        "request_node",
-        "left",
-    )
+    found = requests.join(came, list(_ASK), "full")
     found = found.withColumn("wait_ms", sf.try_subtract("resolved_ns", "requested_ns") / NS_PER_MS)
     found = found.withColumns(
         {
@@ -139,8 +137,10 @@ def _asked(messages: DataFrame) -> DataFrame:
         "tap",
         "direction",
         "node_key",
+        "origin_key",
         "seen_ns",
         inherited_size().alias("inherited"),
+        is_traced().alias("is_traced"),
         "hops",
         "ttl_ms",
         "body_size",
@@ -165,12 +165,14 @@ def _requests(rows: DataFrame) -> DataFrame:
     """For each thing asked the request that began it."""
     # A request that answers itself comes straight back to its hub.
     is_request = (~sf.col("is_callback") | (sf.col("tap") == "hub_out")) & (sf.col("inherited") == 0)
+    has_trail, is_seen_in = sf.col("is_traced"), sf.col("direction") == "in"
     first = sf.min(
         sf.struct(
-            "hops",
+            sf.when(has_trail, sf.col("hops")).otherwise(0).alias("hops"),
             (sf.col("tap") != "hub_out").alias("is_later"),
-            (sf.col("direction") == "in").alias("is_seen_in"),
+            (has_trail & is_seen_in).alias("is_behind"),
             "seen_ns",
+            is_seen_in.alias("is_seen_in"),
             "node_key",
             "message_uid",
             "ttl_ms",
@@ -197,6 +199,13 @@ def _requests(rows: DataFrame) -> DataFrame:
     )
 
 
+def _with_capture(requests: DataFrame, messages: DataFrame) -> DataFrame:
+    """Requests with the end of the capture of their node; if it holds nothing that came, it is as if there were none."""
+    nodes = captured(messages).select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"), "gets")
+    found = requests.join(sf.broadcast(nodes), "request_node", "left")
+    return found.withColumn("is_foreign", sf.col("is_foreign") | ~sf.col("gets")).drop("gets")
+
+
 def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
     """The answers that came, each once, with the time it did."""
     sightings = rows.where(sf.col("is_callback") & (sf.col("tap") != "hub_out")).drop("callback_points", "ttl_ms")
@@ -205,23 +214,25 @@ def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
     is_asked_for = sf.col("callback_points").isNull() | sf.array_contains("callback_points", sf.col("type"))
     is_there = sf.col("node_key") == sf.col("request_node")
     has_come = sf.col("request_node").isNull() | sf.col("is_foreign") | (is_there & (sf.col("direction") == "in"))
-    # At the hub, else at its node, else where it was first seen.
-    best = sf.min(
-        sf.struct(
-            (sf.col("tap") != "hub_in").alias("is_elsewhere"),
-            (~is_there).alias("is_other_node"),
-            "seen_ns",
-        )
-    )
-    return (
+    # At the hub, else on its way in at its node, else at that node, else where it was first seen. Only at the first two
+    # it is seen once, so that two who sent the same are two.
+    is_in = sf.col("direction") == "in"
+    farness = sf.when(sf.col("tap") == "hub_in", 0).when(is_there & is_in, 1).when(is_there, 2).otherwise(3)
+    sender = sf.when(farness < 2, sf.col("origin_key"))
+    seen = (
         joined.where(is_asked_for & has_come)
-        .groupBy(*_ASK, "message_uid", "occurrence")
+        .groupBy(*_ASK, "message_uid", "occurrence", sender.alias("sender"), farness.alias("farness"))
         .agg(
-            best.alias("best"),
+            sf.min("seen_ns").alias("resolved_ns"),
             sf.first("type.identity_key").alias("response_identity_key"),
             sf.first("correlation_key").alias("response_flow"),
             sf.max("body_size").alias("response_size"),
         )
+    )
+    nearest = sf.min("farness").over(Window.partitionBy(*_ASK, "message_uid", "occurrence"))
+    return (
+        seen.withColumn("nearest", nearest)
+        .where("farness = nearest")
         .select(
             *_ASK,
             sf.col("message_uid").alias("response_uid"),
@@ -229,7 +240,7 @@ def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
             "response_identity_key",
             "response_flow",
             "response_size",
-            sf.col("best.seen_ns").alias("resolved_ns"),
+            "resolved_ns",
         )
     )
 
@@ -242,7 +253,7 @@ def _outcome() -> Column:
         .when(sf.col("number") > 1, "duplicate")
         .when(sf.col("response_uid").isNull() & ((ttl_ms < 0) | ((ttl_ms > 0) & (over_ms >= ttl_ms))), "expired")
         .when(sf.col("response_uid").isNull(), "pending")
-        .when((ttl_ms > 0) & (sf.col("wait_ms") > ttl_ms), "late")
+        .when((ttl_ms < 0) | ((ttl_ms > 0) & (sf.col("wait_ms") > ttl_ms)), "late")
         .when(sf.col("response_identity_key") == EXCEPTION_KEY, "exception")
         .otherwise("ok")
     )

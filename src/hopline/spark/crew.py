@@ -14,15 +14,17 @@ AT_ONCE: Final = 3
 def together(jobs: Iterable[Callable[[], object]], at_once: int = AT_ONCE) -> None:
     """Do jobs, some at once, begun in their order. If one fails, no further one is begun, and its error is raised.
 
+    No further one is begun either if whoever waits is interrupted.
+
     >>> done = []
     >>> together([lambda: done.append("a"), lambda: done.append("b")], at_once=1)
     >>> done
     ['a', 'b']
     """
     with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in waiting:
-            future.cancel()
+        try:
+            done = wait([pool.submit(job) for job in jobs], return_when=FIRST_EXCEPTION).done
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     for future in done:
         future.result()

@@ -9,8 +9,8 @@ are made again; what it costs does not grow with the history, and neither does t
     -reach            D                +reach
     |.......|==================|.......|          made of all of it; = is kept
 
-The price is said plainly: what lies farther apart than `reach`, on two days, is not put together. A flow that is silent for
-so long over midnight is two flows, and equal messages are numbered within the window.
+The price is said plainly: what lies farther apart than `reach`, on two days, is not put together; a flow has a row for each
+day that has sightings of its own (`midnight.py`); and equal messages are numbered within the window.
 
 The rules are in the files of the tables. This file only hands the result of one to the next.
 """
@@ -20,7 +20,8 @@ from datetime import UTC, date, datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 from hopline.spark.callbacks import callbacks, find_answers
 from hopline.spark.edges import edges
@@ -28,6 +29,7 @@ from hopline.spark.expiries import expiries, find_fates
 from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves, hops, skews
 from hopline.spark.keeping import Keep
+from hopline.spark.midnight import Midnights
 from hopline.spark.parts import Span
 from hopline.spark.signatures import signatures
 from hopline.spark.tables import CALLBACKS, EDGES, EXPIRIES, FLOWS, HOPS, SIGNATURES
@@ -38,15 +40,19 @@ BY_DAY: Final = tuple(table.name for table in (HOPS, CALLBACKS, FLOWS, EDGES, EX
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NS_PER_S: Final = 1_000_000_000
 
+_EVER: Final = Span(-(2**63), 2**63 - 1)
+"""All times that a record can have: they are nanoseconds in 64 bits, and so is what Spark compares them with."""
+
 
 def window_of(day: str, reach_s: int) -> Span:
-    """The time that the tables of a day are made of: its first nanosecond, and its last.
+    """The time that the tables of a day are made of: its first nanosecond, and its last. It ends where time does.
 
     >>> window_of("1970-01-02", 3600)
     Span(first=82800000000000, last=176399999999999)
     """
     start = (date.fromisoformat(day) - _EPOCH.date()).days * 86_400
-    return Span((start - reach_s) * _NS_PER_S, (start + 86_400 + reach_s) * _NS_PER_S - 1)
+    first, last = (start - reach_s) * _NS_PER_S, (start + 86_400 + reach_s) * _NS_PER_S - 1
+    return Span(max(first, _EVER.first), min(last, _EVER.last))
 
 
 def days_of(span: Span, reach_s: int) -> Iterator[str]:
@@ -70,14 +76,18 @@ class Day:
         messages: rows of `messages` in the window.
         errors: what failures say, in the window.
         verdicts: what signatures are worth, in the window.
+        midnights: what of the window is of the day.
         keep: keeps what several tables need. Written to files and not held by Spark: then the number of files of a table
             follows from how much there is, memory is left to the joins, and a lost executor costs nothing.
     """
 
-    def __init__(self, messages: DataFrame, errors: DataFrame, verdicts: DataFrame, keep: Keep) -> None:
+    def __init__(
+        self, messages: DataFrame, errors: DataFrame, verdicts: DataFrame, midnights: Midnights, keep: Keep
+    ) -> None:
         self._messages = messages
         self._errors = errors
         self._verdicts = verdicts
+        self._midnights = midnights
         self._keep = keep
         self._kept: dict[str, DataFrame] = {}
         self._locks = {name: Lock() for name in ("moves", "answers", "fates")}
@@ -90,7 +100,7 @@ class Day:
             case "callbacks":
                 return callbacks(self._answers)
             case "flows":
-                return flows(self._messages, self._answers, self._moves, self._fates, self._verdicts)
+                return self._flows()
             case "edges":
                 return edges(self._messages, self._moves, self._answers)
             case "expiries":
@@ -102,13 +112,34 @@ class Day:
             case _:
                 raise ValueError(f"{name} is not made by day")
 
+    def _flows(self) -> DataFrame:
+        joined = self._midnights.joined(self._messages, self._keep)
+
+        def mine(rows: DataFrame, at_ns: Column) -> DataFrame:
+            return self._midnights.mine(rows, at_ns, joined)
+
+        return flows(
+            mine(self._messages, sf.col("seen_ns")),
+            mine(self._answers, sf.coalesce("requested_ns", "resolved_ns")),
+            mine(self._moves, sf.coalesce("sent_ns", "received_ns")),
+            mine(self._fates, sf.try_multiply(sf.unix_micros("hour"), sf.lit(1000))),
+            mine(self._verdicts, sf.col("first_ns")),
+        )
+
     @property
     def _moves(self) -> DataFrame:
-        return self._once("moves", lambda: find_moves(self._messages, self._keep))
+        def make() -> DataFrame:
+            return find_moves(self._midnights.near(self._messages, _move(), "moves", self._keep), self._keep)
+
+        return self._once("moves", make)
 
     @property
     def _answers(self) -> DataFrame:
-        return self._once("answers", lambda: find_answers(self._messages, self._errors, self._keep))
+        def make() -> DataFrame:
+            near = self._midnights.near(self._messages, _ask(), "asks", self._keep)
+            return find_answers(near, self._errors, self._keep)
+
+        return self._once("answers", make)
 
     @property
     def _fates(self) -> DataFrame:
@@ -119,3 +150,13 @@ class Day:
             if name not in self._kept:
                 self._kept[name] = self._keep(name, make())
         return self._kept[name]
+
+
+def _move() -> Column:
+    """What the sightings of one move have in common."""
+    return sf.xxhash64("message_uid", "occurrence", "hops")
+
+
+def _ask() -> Column:
+    """What a request and its answers have in common."""
+    return sf.when(sf.size("callback_points") > 0, sf.xxhash64("callback_receiver_key", "callback_key", "correlation_key"))

@@ -4,7 +4,8 @@ Theory. The wire carries how long a message may live, and no clock. So its life 
 the first sighting, which says the TTL, and ends with the sighting that is farthest on its way - most hops, and at the same
 hop made before sent, sent before come, come before given. If that one is an arrival, the time between the two decides: in
 time, or late. If it is not, the message is somewhere between: it has expired in flight if its TTL is over, and the place
-where it should have been seen next was captured until then; else nobody knows.
+where it should have been seen next was captured until then; else nobody knows. What a hub or an actor has made goes to
+another node or to an actor of its own, so both have to be captured there.
 
 Clocks of several nodes are corrected by the skew of the moves on the way. A broadcast is one message: its last arrival
 counts.
@@ -64,10 +65,10 @@ def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
     lives = lives.withColumn("place", place).join(sf.broadcast(nodes), "place", "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
     watched_ms = sf.try_subtract(sf.col("last_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
-    is_watched = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks"))
+    is_watched = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks") & sf.col("gives"))
     fate = (
-        sf.when(ttl_ms < 0, "expired_in_flight")
-        .when(stage > _AWAY, sf.when(elapsed_ms <= ttl_ms, "in_time").otherwise("late"))
+        sf.when(stage > _AWAY, sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), "in_time").otherwise("late"))
+        .when(ttl_ms < 0, "expired_in_flight")
         .when(is_watched & (watched_ms >= ttl_ms), "expired_in_flight")
     )
     return lives.select(

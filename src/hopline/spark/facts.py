@@ -19,7 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from hopline.capture.filter import OneOf
+from hopline.security import Domain
 from hopline.spark.callbacks import EXCEPTION_KEY, read_errors
+from hopline.spark.gone import Gone
 from hopline.spark.hops import timestamp_of
 from hopline.spark.news import News
 from hopline.spark.nodes import AWAY
@@ -72,17 +74,25 @@ FROM_NEWS: Final = (ERRORS, ANNOUNCEMENTS, JUDGED, SENDERS)
 """The facts that are learned when something is read."""
 
 
-def with_bodies(news: News, spark: SparkSession, known: Iterable[str]) -> DataFrame:
+def with_bodies(news: News, spark: SparkSession, known: Iterable[str], gone: Gone | None = None) -> DataFrame:
     """The few messages among the news whose bodies matter, with their bodies.
 
     Args:
         news: what is new.
         spark: the session.
         known: the columns that captures have; of these the needed ones are taken.
+        gone: hears which segments are.
     """
     needed = {*ANNOUNCEMENTS.schema.names, "date"}
     which = OneOf("identity_key", (*IDENTITIES, EXCEPTION_KEY))
-    return news.messages(spark, [name for name in known if name in needed], which)
+    return news.messages(spark, [name for name in known if name in needed], which, gone)
+
+
+def verdicts_by_day(
+    news: News, spark: SparkSession, domains: Iterable[Domain] | None, gone: Gone | None = None
+) -> DataFrame:
+    """What the signatures of the news are worth, with the days of their hours; `gone` hears which segments are."""
+    return news.verdicts(spark, domains, gone).withColumn("date", timestamp_of(sf.col("hour_ns")).cast("date"))
 
 
 def find_facts(sightings: DataFrame, with_bodies: DataFrame, verdicts: DataFrame) -> dict[str, DataFrame]:
@@ -91,14 +101,14 @@ def find_facts(sightings: DataFrame, with_bodies: DataFrame, verdicts: DataFrame
     Args:
         sightings: the messages among the news.
         with_bodies: of `with_bodies`.
-        verdicts: of `News.verdicts`.
+        verdicts: of `verdicts_by_day`.
     """
     failures = with_bodies.where(sf.col("identity_key") == EXCEPTION_KEY)
     announcements = with_bodies.where(sf.col("identity_key").isin(*IDENTITIES))
     found = {
         ERRORS: read_errors(failures).join(failures.select("message_uid", "date").distinct(), "message_uid"),
         ANNOUNCEMENTS: announcements,
-        JUDGED: verdicts.withColumn("date", timestamp_of(sf.col("hour_ns")).cast("date")),
+        JUDGED: verdicts,
         SENDERS: _senders(sightings),
     }
     return {fact.name: rows.select(*fact.schema.names, "date") for fact, rows in found.items()}

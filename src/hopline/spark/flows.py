@@ -20,8 +20,9 @@ their texts; and once for all else. Of a trail only the nodes are read, and what
 The nodes of a flow are bits of one number: the first nodes of a capture have one each. Only if there are more than bits, a
 sighting at one of the others adds a row, in which the node is the thing that counts once.
 
-The root is the message that has inherited nothing, as it was sent, or else as it came; of those the first. This file reads
-no bodies and judges nothing itself: callbacks, moves, fates and verdicts come from their own files.
+The root is the message that has inherited nothing, as it was sent, or else as it came, or else as it was sent on; of those
+the first. What records no trail inherits nothing that shows, so there only the time counts. This file reads no bodies and
+judges nothing itself: callbacks, moves, fates and verdicts come from their own files.
 """
 
 from functools import reduce
@@ -36,7 +37,7 @@ from hopline.spark.callbacks import EXCEPTION_KEY
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.nodes import AWAY, CAME, senders
 from hopline.spark.tables import FLOWS, conform
-from hopline.spark.trails import inherited_size, is_flow
+from hopline.spark.trails import inherited_size, is_flow, is_traced
 
 _FLOW: Final = "correlation_key"
 
@@ -102,7 +103,7 @@ def flows(
         callbacks: the table, or `callbacks.find_answers`.
         moves: of `hops.find_moves`.
         fates: of `expiries.find_fates`; without it `expired` is 0.
-        verdicts: of `signatures.judge`; without it `invalid_signatures` is null.
+        verdicts: of `signatures.judge`. Where none was made, on the day on which a flow began, `invalid_signatures` is null.
     """
     seen = _seen(messages)
     numbered = _numbered(seen)
@@ -127,7 +128,19 @@ def flows(
     )
     if verdicts is None:
         found = found.withColumn("invalid_signatures", sf.lit(None))
+    else:
+        found = found.join(sf.broadcast(_judged_days(verdicts)), "date", "left")
+        was_judged = sf.col("was_judged") | (sf.col("invalid_signatures") > 0)
+        found = found.withColumn("invalid_signatures", sf.when(was_judged, sf.col("invalid_signatures")))
     return conform(found, FLOWS)
+
+
+def _judged_days(verdicts: DataFrame) -> DataFrame:
+    """Days on which a signature was judged. By whole days, because verdicts of an hour may have been added up."""
+    judged = verdicts.where(~sf.col("status").isin("unsigned", "unchecked"))
+    return judged.select(
+        timestamp_of(sf.col("hour_ns")).cast("date").alias("date"), sf.lit(col=True).alias("was_judged")
+    ).distinct()
 
 
 # --- what each thing adds to its flow ---------------------------------------------------------------------------------
@@ -140,7 +153,13 @@ def _row(rows: DataFrame, counts: int | Column, **known: Column) -> DataFrame:
 
 
 def _of_messages(messages: DataFrame, numbered: DataFrame) -> DataFrame:
-    rank = sf.when(inherited_size(_WAY) > 0, 2).when(sf.col("direction") == "in", 1).otherwise(0)
+    rank = (
+        sf.when(inherited_size(_WAY) > 0, 3)
+        .when(~is_traced(_WAY), 0)
+        .when(sf.col("hops") > 1, 2)
+        .when(sf.col("direction") == "in", 1)
+        .otherwise(0)
+    )
     seen = sf.greatest(sf.least("seen_ns", sf.lit(_LATEST_NS)), sf.lit(0))
     return _row(
         messages.join(sf.broadcast(numbered), _node() == sf.col("node"), "left"),
@@ -267,8 +286,9 @@ def _seen(messages: DataFrame) -> DataFrame:
 
 
 def _sender() -> Column:
-    """The node that a message was sent by, if it is a root: who saw it leave, or as the trail says."""
-    return sf.when(sf.col("direction") == "out", sf.col("node_key")).otherwise(sf.col("origin_key"))
+    """The node that a message was sent by, if it is a root: who saw it before it left, or as the trail says."""
+    is_within = (sf.col("tap") == "router_in") & (sf.col("hops") == 0)
+    return sf.when((sf.col("direction") == "out") | is_within, sf.col("node_key")).otherwise(sf.col("origin_key"))
 
 
 def _node() -> Column:

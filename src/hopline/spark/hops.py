@@ -79,8 +79,9 @@ def _timed(moves: DataFrame) -> DataFrame:
 
 
 def timestamp_of(ns: Column) -> Column:
-    """A point in time of nanoseconds since 1970; what is below a microsecond is dropped."""
-    return sf.timestamp_micros(sf.call_function("div", ns, sf.lit(1000)))
+    """A point in time of nanoseconds since 1970; of a microsecond that has begun the beginning, before 1970 too."""
+    # `div` goes towards 0: what is seen just before a day, long ago, would be of that day, and not of its own.
+    return sf.timestamp_micros(sf.call_function("div", ns, sf.lit(1000)) - (ns % 1000 < 0).cast("int"))
 
 
 def ns_of(ms: str) -> Column:
@@ -93,9 +94,12 @@ def ns_of(ms: str) -> Column:
 
 def _with_skew(moves: DataFrame) -> DataFrame:
     day = ("date", "from_node_key", "to_node_key")
-    # What has a flow of its own occurs once; what does not, such as a heart beat, may have been paired with another one.
+    # What has a flow of its own occurs once, mostly; what does not, such as a heart beat, may have been paired with another
+    # one. So may be the first of several equal ones, if it was lost, or one end was captured before the other.
     is_sure = (sf.col("kind") == "network") & (sf.col("matched_by") == "uid") & is_flow()
-    least = moves.where(is_sure & sf.col("latency_ms").isNotNull()).groupBy(*day).agg(sf.min("latency_ms").alias("there"))
+    repeated = moves.where(is_flow() & (sf.col("occurrence") > 0)).select("message_uid").distinct()
+    sure = moves.where(is_sure & sf.col("latency_ms").isNotNull()).join(repeated, "message_uid", "left_anti")
+    least = sure.groupBy(*day).agg(sf.min("latency_ms").alias("there"))
     back = least.select(
         "date",
         sf.col("to_node_key").alias("from_node_key"),

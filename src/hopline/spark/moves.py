@@ -66,7 +66,6 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
         *_FACTS,
         "seen_ns",
         "seq",
-        "date",
         is_traced.alias("is_traced"),
         role.alias("role"),
         sf.col("node_key").alias("node"),
@@ -160,8 +159,12 @@ def _ranked(came: Column) -> Column:
             away.alias("away"),
         )
 
-    # A node gets what was sent to it once. What comes again, by another socket, was sent by somebody else.
-    is_again = sf.exists("came", lambda other: (other["node"] == came["node"]) & (other["seen_ns"] < came["seen_ns"]))
+    def is_same_before(other: Column) -> Column:
+        is_same = (other["node"] == came["node"]) & other["sender"].eqNullSafe(came["sender"])
+        return is_same & (other["seen_ns"] < came["seen_ns"])
+
+    # A node gets what another has sent to it once. What comes again, by another socket, was sent by somebody else.
+    is_again = sf.exists("came", is_same_before)
     ranked = sf.transform(sf.filter("away", lambda away: ~is_again & _fits(away, came)), rank)
     return sf.struct(came.alias("came"), ranked.alias("ranked"))
 
@@ -222,8 +225,8 @@ def _beyond() -> Column:
 
 
 def _by_time(rows: DataFrame) -> DataFrame:
-    """Moves of messages without a trail: an arrival belongs to the last sending before it, of the same day."""
-    order = Window.partitionBy("message_uid", "date").orderBy("seen_ns", "role", "seq", "node")  # away comes before came
+    """Moves of messages without a trail: an arrival belongs to the last sending before it."""
+    order = Window.partitionBy("message_uid").orderBy("seen_ns", "role", "seq", "node")  # away comes before came
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     is_away = sf.col("role") == "away"
     found = rows.withColumns(

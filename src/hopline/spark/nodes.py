@@ -28,15 +28,18 @@ GIVEN: Final = ("actor_in", "hub_in")
 
 
 def captured(messages: DataFrame) -> DataFrame:
-    """A row for each node that was captured: node_key, first_ns and last_ns, speaks and hears.
+    """A row for each node that was captured: node_key, first_ns and last_ns, speaks, hears, gives and gets.
 
-    `speaks` and `hears` say whether its capture has what it sent to other nodes, and what it got from them.
+    These say what its capture has: what it sent to other nodes, what it got from them, what was given to its actors, and
+    anything at all that came to it or to its hubs.
     """
     return messages.groupBy("node_key").agg(
         sf.min("seen_ns").alias("first_ns"),
         sf.max("seen_ns").alias("last_ns"),
         sf.max(sf.col("tap").isin(*AWAY)).alias("speaks"),
         sf.max(sf.col("tap").isin(*CAME)).alias("hears"),
+        sf.max(sf.col("tap") == "actor_in").alias("gives"),
+        sf.max(sf.col("tap").isin(*CAME, "router_in", "hub_in")).alias("gets"),
     )
 
 

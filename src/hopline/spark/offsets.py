@@ -7,7 +7,8 @@ new is taken.
     {"runs": {"N1-9f86d081": "1-56,58"}, "segments": {"20261115T231501123456Z-N1-9f86d081-000057": 81920}}
 
 A batch is what lies between two offsets. Segments only grow, and a sealed one never changes, so a batch that has to be
-repeated after a crash holds the same rows; but for those of segments that were deleted since.
+repeated after a crash holds the same rows; but for those of segments that were deleted since. One that an import has not
+finished may be deleted and written anew, when the import is repeated: nothing of it is taken before it has its end.
 """
 
 import logging
@@ -99,6 +100,12 @@ class Taken:
             return None
         return self.segments.get(segment.name, 0)
 
+    def find_new(self, segment: Segment) -> "New | None":
+        """What of a segment was not taken yet; None if it was taken for ever, or was deleted. Raises CaptureError."""
+        base = self.bytes_of(segment)
+        found = None if base is None else whole_end(segment, base)
+        return None if base is None or found is None else New(Stretch(segment, base, found.end), found)
+
     def take(self, segment: Segment, found: WholeEnd) -> None:
         """Note that a segment was taken so far."""
         run = _run_of(segment)
@@ -116,6 +123,31 @@ class Taken:
             {run: Numbers.read(str(numbers)) for run, numbers in self.runs.items() if run in runs},
             {name: size for name, size in self.segments.items() if name in names},
         )
+
+
+_INTERRUPTED: Final = "its import was interrupted: import the file again"
+
+
+class New(NamedTuple):
+    """What of a segment was not taken yet, and how far it is whole."""
+
+    stretch: Stretch
+    found: WholeEnd
+
+    @property
+    def is_takeable(self) -> bool:
+        """Whether there is something to take: more of it, or that there will be no more."""
+        if self.stretch.segment.is_imported and not self.found.is_final:
+            return False
+        return self.stretch.end > self.stretch.base or self.found.is_final
+
+    @property
+    def unfinished(self) -> str:
+        """Why it stops before its end, though nobody writes to it any more; empty if it does not, or nobody can tell."""
+        segment = self.stretch.segment
+        if self.found.is_final or segment.is_being_written() is not False:
+            return ""
+        return _INTERRUPTED if segment.is_imported else self.found.reason
 
 
 def _run_of(segment: Segment) -> str:
@@ -177,26 +209,20 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _list(self) -> list[Segment]:
         return open_capture(self._rows.options.path).segments()
 
-    def _news(self, segments: Iterable[Segment], taken: Taken) -> Iterator["_News"]:
+    def _news(self, segments: Iterable[Segment], taken: Taken) -> Iterator[New]:
         """What was not taken yet, in the order of the segments."""
         for segment in segments:
-            base = taken.bytes_of(segment)
-            found = None if base is None else whole_end(segment, base)
-            if base is None or found is None:
+            new = taken.find_new(segment)
+            if new is None:
                 continue
-            if found.reason and segment.name not in self._warned and segment.is_being_written() is False:
+            if segment.name not in self._warned and (reason := new.unfinished):
                 self._warned.add(segment.name)
-                logger.warning("segment %s ends inside a message: %s", segment.name, found.reason)
-            if found.end > base or found.is_final:
-                yield _News(Stretch(segment, base, found.end), found)
+                logger.warning("segment %s stops before its end: %s; the rest is taken when it comes", segment.name, reason)
+            if new.is_takeable:
+                yield new
 
 
-class _News(NamedTuple):
-    stretch: Stretch
-    found: WholeEnd
-
-
-def _within(news: Iterable[_News], limit: ReadLimit) -> Iterator[_News]:
+def _within(news: Iterable[New], limit: ReadLimit) -> Iterator[New]:
     """The first news that a limit allows: one at least, or the stream would stand still."""
     most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else _NO_LIMIT
     most_files = limit.max_files if isinstance(limit, ReadMaxFiles) else _NO_LIMIT

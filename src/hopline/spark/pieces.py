@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
@@ -32,6 +31,7 @@ from hopline.capture.reading import Problem, Reading
 from hopline.capture.segment import OPEN, SEALED, Segment
 from hopline.capture.stream import END, End, Fault, Message, read_messages
 from hopline.errors import CaptureError
+from hopline.spark.worker import settle
 
 _FILE_COST: Final = 64 * 1024
 """Opening a file takes as long as reading so many bytes of one: about a millisecond."""
@@ -42,11 +42,11 @@ _SLACK: Final = 1.5
 ROWS_AT_ONCE: Final = 16 * 1024
 """Rows that are decoded at once. Fewer, and the cost of calls shows: a tenth with 4096 rows. More, and only memory grows."""
 
-_KEPT_BYTES: Final = 24 * 1024 * 1024
-"""Memory that a worker keeps between batches. The C library hands back what is free above twice the largest piece that it
-ever got back, and the system clears each page that is asked for again: 60 000 of them for six columns of 400 000 messages,
-and 7000 once a piece of this size was freed. Pieces above 32 MiB would not count."""
+NOT_FOUND: Final = "CAPTURE_NOT_FOUND"
+"""The problem that a segment was deleted before it was read."""
 
+_EMPTY: Final = "it is empty"
+_NO_END: Final = "its end mark is missing"
 _NO_HEAD: Final = "its first message is not that of a segment"
 
 
@@ -124,7 +124,7 @@ def _cost(piece: Piece) -> int:
 
 
 class WholeEnd(NamedTuple):
-    """Up to where a segment is whole; whether that will never change; and why the rest of it is not, if there is any."""
+    """Up to where a segment is whole; whether that will never change; and what is missing behind it, if something is."""
 
     end: int
     is_final: bool
@@ -158,7 +158,7 @@ def _whole_end(source: pa.NativeFile, base: int, size: int, *, is_sealed: bool) 
     for last in read_messages(_From(source, base), size - base, facts_only=True):  # noqa: B007 - the last one counts
         pass
     if not isinstance(last, Fault):
-        return WholeEnd(size, is_final=False)
+        return WholeEnd(size, is_final=False, reason=(_NO_END if size else _EMPTY) if is_sealed else "")
     if is_sealed and not last.is_cut:
         return WholeEnd(size, is_final=True)
     return WholeEnd(base + last.start, is_final=False, reason=last.reason)
@@ -179,7 +179,7 @@ class PieceReading:
 
     def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Read; raises CaptureError if the disk fails."""
-        np.empty(_KEPT_BYTES, np.uint8)  # nobody touches it, so it costs nothing
+        settle()
         name = self._piece.segment
         try:
             with _opened(self._folder, name) as (source, size, is_sealed):
@@ -193,7 +193,7 @@ class PieceReading:
                 yield from reading
                 self._take_problems(reading.problems, spliced)
         except FileNotFoundError:
-            self.problems.append(Problem("CAPTURE_NOT_FOUND", name, "it was deleted before it was read"))
+            self.problems.append(Problem(NOT_FOUND, name, "it was deleted before it was read"))
         except (OSError, pa.ArrowException) as error:
             raise CaptureError("CAPTURE_CANNOT_READ", f"cannot read segment {name}: {reason_of(error)}") from None
 

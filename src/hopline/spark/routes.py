@@ -2,10 +2,10 @@
 
 Theory. A node announces its hubs and actors (KINO.REGEXTROUTE), takes some of them back (UNREGMSGROUTE) or all (UNREGNODE);
 that it is gone, others find out (UNREGUNREACHABLENODE). Each announcement is seen many times: where it was sent, at the
-rendezvous that passes it on, wherever it came. The n-th sightings of equal ones at each place are one announcement; its
-time is that of the announced node's own clock if it saw it, else the first, put back by how far the others' clocks are ahead
-of its own. A rendezvous that sends more often than it gets publishes each one twice; what it sends is left out, as what it
-got says the same.
+rendezvous that passes it on, wherever it came. The n-th sightings of equal ones at each place are one announcement, unless
+nobody saw it for ten minutes: then it was said again, and not all heard it before. Its time is that of the announced node's
+own clock if it saw it, else the first, put back by how far the others' clocks are ahead of its own. A rendezvous that sends
+more often than it gets publishes each one twice; what it sends is left out, as what it got says the same.
 
 A route is open from its announcement to whatever ends it first; announced again while it is open, nothing changes, unless
 the node has moved to another address. Whether a signature was valid is not asked here: leave out what you do not trust.
@@ -75,6 +75,9 @@ _SAID_DDL: Final = (
     "identity_key string, version int, partition_key string"
 )
 
+_SILENCE_NS: Final = 600_000_000_000
+"""Ten minutes: longer than any message is under way, and than most clocks are apart that nobody could compare."""
+
 _ROUTE: Final = ("route_node", "receiver_key", "receiver_kind", "identity_key", "version", "partition_key", "domain")
 
 
@@ -106,7 +109,9 @@ def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame
     came, went = (sf.count_if(sf.col("direction") == direction).over(place) for direction in ("in", "out"))
     sightings = sightings.withColumns({"came": came, "went": went})
     is_relay = (sf.col("direction") == "out") & (sf.col("came") > 0) & (sf.col("went") > sf.col("came"))
-    order = Window.partitionBy("message_uid", "domain", "node_key", "tap", "peer_key").orderBy("seen_ns", "seq", "event_id")
+    # One announcement is sent to many peers. What comes again has been said again, by whatever socket.
+    peer = sf.when(sf.col("direction") == "out", sf.col("peer_key"))
+    order = Window.partitionBy("message_uid", "domain", "node_key", "tap", peer).orderBy("seen_ns", "seq", "event_id")
     sightings = sightings.where(~is_relay).withColumn("number", sf.row_number().over(order))
     about = said.select("message_uid", "route_node").distinct()
     own = known.select(sf.col("identity_key").alias("route_node"), sf.col("node_key").alias("own_name"))
@@ -121,7 +126,12 @@ def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame
         sightings = sightings.withColumn("seen_ns", sf.try_subtract("seen_ns", ns_of("skew_ms")))
     is_others = sf.col("node_key") != sf.col("own_name")
     said_ns = sf.min(sf.struct(is_others.alias("is_others"), "seen_ns"))["seen_ns"]
-    return sightings.groupBy("message_uid", "domain", "number", "said_by").agg(said_ns.alias("said_ns"))
+    event = ("message_uid", "domain", "number", "said_by")
+    in_time = Window.partitionBy(*event).orderBy("seen_ns")
+    is_new = sf.col("seen_ns") - sf.lag("seen_ns").over(in_time) > _SILENCE_NS
+    sightings = sightings.withColumn("is_new", sf.coalesce(is_new, sf.lit(col=False)).cast("int"))
+    sightings = sightings.withColumn("time", sf.sum("is_new").over(in_time))
+    return sightings.groupBy(*event, "time").agg(said_ns.alias("said_ns"))
 
 
 def _changes(events: DataFrame, said: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ with which others. What is wrong with a segment is said in the log, and is a row
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -23,7 +23,7 @@ from hopline.capture.predicate import mask
 from hopline.capture.tables import REJECTS
 from hopline.spark.bounds import conjuncts, narrower, times_of
 from hopline.spark.options import Options
-from hopline.spark.pieces import ROWS_AT_ONCE, Piece, PieceReading, Share, Times, segment_named
+from hopline.spark.pieces import NOT_FOUND, ROWS_AT_ONCE, Piece, PieceReading, Share, Times, segment_named
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,13 @@ _ALWAYS: Final = frozenset(["seen_ns", "node", "tap", "frames"])
 """Columns of the records that every answer needs: a reject has them."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+OnGone = Callable[[str], None]
+"""Is told the name of a segment that was deleted before it was read."""
+
+
+def nobody(_segment: str) -> None:
+    """Nobody wants to know."""
 
 
 class _Records(NamedTuple):
@@ -94,7 +101,7 @@ class Rows:
     options: Options
     schema: pa.Schema
 
-    def read(self, share: Share) -> Iterator[pa.RecordBatch]:
+    def read(self, share: Share, on_gone: OnGone = nobody) -> Iterator[pa.RecordBatch]:
         """The rows of a share; raises CaptureError if the capture is not there or the disk fails."""
         if not share.pieces:
             return
@@ -106,6 +113,8 @@ class Rows:
                 yield found
         for problem in problems:
             logger.warning("%s in segment %s: %s", problem.code, problem.segment, problem.reason)
+            if problem.code == NOT_FOUND:
+                on_gone(problem.segment)
         if self.options.mode == "rejects" and problems:
             rows = self._rejects(_rejects_of(folder, problems))
             if len(rows):
@@ -214,7 +223,7 @@ def _rejects_of(folder: Folder, problems: Iterable[Problem]) -> pa.RecordBatch:
     """
     rows = []
     for problem in problems:
-        if problem.code != "CAPTURE_NOT_FOUND":
+        if problem.code != NOT_FOUND:
             segment = segment_named(problem.segment, folder)
             moment = _EPOCH + timedelta(microseconds=segment.started_ns // 1000)
             rows.append(

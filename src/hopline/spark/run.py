@@ -23,6 +23,7 @@ from hopline.errors import SparkError, TablesError
 from hopline.security import Domain
 from hopline.spark.batch import NAMES, Batch, Summary
 from hopline.spark.news import find_news
+from hopline.spark.reasons import reason_of
 from hopline.spark.state import State, Terms
 from hopline.spark.warehouse import OnStep, Warehouse, no_step
 from hopline.wire import TtlUnit
@@ -119,9 +120,25 @@ class Asked:
         for name, value in said.items():
             before = getattr(state.terms, name)
             if value != before:
-                reason = f"these tables were begun with {name} {before}, and cannot go on with {value}"
+                reason = f"these tables were begun {_as_option(name, before)}, and cannot go on {_as_option(name, value)}"
                 raise TablesError("TABLES_OTHER_TERMS", reason)
         return state.terms
+
+
+def _as_option(term: str, value: object) -> str:
+    """A term as it is said on a command line: nobody knows it by another name.
+
+    >>> _as_option("reach_s", 21_600), _as_option("bodies", False)
+    ('with --reach 6h', 'without --bodies')
+    """
+    match value:
+        case bool():
+            return f"{'with' if value else 'without'} --{term}"
+        case int():
+            size, unit = next((size, unit) for size, unit in ((3600, "h"), (60, "m"), (1, "s")) if value % size == 0)
+            return f"with --{term.removesuffix('_s')} {value // size}{unit}"
+        case _:
+            return f"with --{term.replace('_', '-')} {value}"
 
 
 class Pipeline:
@@ -199,11 +216,4 @@ def _as_spark_error() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkError("SPARK_JOB_FAILED", f"a Spark job failed: {_reason_of(error)}") from error
-
-
-def _reason_of(error: Exception) -> str:
-    """The one line of a failure that says why: the last of a Python traceback in it, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [line for line in lines if line.startswith("hopline.") and "Error: " in line]
-    return (raised or lines or [type(error).__name__])[0]
+        raise SparkError("SPARK_JOB_FAILED", f"a Spark job failed: {reason_of(error)}") from error

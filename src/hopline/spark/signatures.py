@@ -79,6 +79,10 @@ VERDICTS: Final = pa.schema(
 """Verdicts, each of one or more sightings. `correlation_key` and `nonce` are there only for those that stand alone."""
 
 _NS_PER_HOUR: Final = 3_600_000_000_000
+_FIRST_NS: Final = -(2**63)
+_FIRST_HOUR_NS: Final = -(2**63 // _NS_PER_HOUR) * _NS_PER_HOUR
+"""The first time that there is, and the first hour that begins after it: the one before has no beginning in 64 bits."""
+
 _NONCE: Final = slice(1, 25)
 """Time and nonce of a `full` signature: what makes it one of its kind."""
 
@@ -109,7 +113,8 @@ def signatures(verdicts: DataFrame) -> DataFrame:
         sf.sum("messages").alias("messages"),
         sf.array_distinct(sf.array(sf.min(first)["first_event_id"], sf.max(last)["last_event_id"])).alias("exemplars"),
     )
-    found = found.withColumns({"hour": timestamp_of(sf.col("hour_ns")), "covered": _names(COVERED)})
+    hour = sf.date_trunc("hour", timestamp_of(sf.col("hour_ns")))
+    found = found.withColumns({"hour": hour, "covered": _names(COVERED)})
     uncovered = sf.array_except(sf.array(*map(sf.lit, FIELDS)), sf.col("covered"))
     return conform(found.withColumns({"uncovered": uncovered, "date": sf.col("hour").cast("date")}), SIGNATURES)
 
@@ -160,7 +165,7 @@ def _judged(records: pa.RecordBatch, bench: Judge | None, domains: tuple[Domain,
     may_repeat = pc.and_(pc.equal(status, "valid"), pc.and_(pc.equal(scheme, "full"), pc.is_in(tap, pa.array(CAME))))
     stands_alone = pc.equal(status, "invalid")
     keys: dict[str, pa.Array] = {
-        "hour_ns": pa.array(np.asarray(seen_ns) // _NS_PER_HOUR * _NS_PER_HOUR),
+        "hour_ns": _hours(seen_ns),
         "node_key": records["node"],
         "domain": messages["domain"],
         "status": status,
@@ -187,6 +192,12 @@ def _judged(records: pa.RecordBatch, bench: Judge | None, domains: tuple[Domain,
         names=VERDICTS.names,
     )
     return verdicts.cast(VERDICTS)
+
+
+def _hours(seen_ns: pa.Array) -> pa.Array:
+    """The hours in which something was seen, each by its beginning; of the first one, by the beginning of time."""
+    seen = np.asarray(seen_ns)
+    return pa.array(np.where(seen < _FIRST_HOUR_NS, _FIRST_NS, seen // _NS_PER_HOUR * _NS_PER_HOUR))
 
 
 def _numbers(keys: Iterable[pa.Array], is_alone: pa.Array) -> pa.Array:

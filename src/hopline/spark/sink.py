@@ -31,11 +31,13 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
 from hopline.assembly import Node, Settings, read_settings
-from hopline.errors import DeliveryError, InputError, RemoteError, SparkError
+from hopline.cluster.endpoints import read_endpoint
+from hopline.errors import DeliveryError, InputError, RemoteError, SparkError, TransportError
 from hopline.node.node import Node as PlainNode
 from hopline.security import Domains
 from hopline.spark.letters import Letters
 from hopline.spark.options import SinkOptions
+from hopline.transport.address import check_to_connect
 from hopline.wire import Message
 
 _AGAIN: Final = {"PEER_LOST", "OVERFLOW", "NO_ROUTE", "CLOSED"}
@@ -57,6 +59,7 @@ class NetworkWriter(spark.DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         _refuse_overwrite(overwrite=overwrite)
+        _check_addresses(options)
         self._options = options
         self._letters = Letters(schema)
 
@@ -70,6 +73,7 @@ class NetworkStreamWriter(spark.DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         _refuse_overwrite(overwrite=overwrite)
+        _check_addresses(options)
         self._options = options
         self._letters = Letters(schema)
 
@@ -83,6 +87,18 @@ def _refuse_overwrite(*, overwrite: bool) -> None:
         raise InputError("INPUT_BAD_OPTION", 'what was sent cannot be overwritten: say mode("append")')
 
 
+def _check_addresses(options: SinkOptions) -> None:
+    """Raise InputError INPUT_BAD_OPTION at once, and not a minute later that nobody is at an address that cannot be."""
+    for name, texts, read in (("peers", options.peers, lambda text: (text,)), ("cluster", options.cluster, read_endpoint)):
+        for text in texts:
+            try:
+                for address in filter(None, read(text)):
+                    check_to_connect(address)
+            except (InputError, TransportError) as error:
+                reason = f"the option {name} cannot be {text}: {error}"
+                raise InputError("INPUT_BAD_OPTION", reason) from None
+
+
 def _write(batches: Iterator[pa.RecordBatch], letters: Letters, options: SinkOptions) -> Sent:
     return Sent(asyncio.run(_send(_messages(batches, letters), options)))
 
@@ -92,11 +108,11 @@ async def _send(messages: AsyncIterator[Message], options: SinkOptions) -> int:
     first = await anext(messages, None)
     if first is None:
         return 0
-    domains, node = _node_of(options)
+    domains, node, silence = _node_of(options)
     async with node:
         try:
             async with asyncio.TaskGroup() as under_way:
-                post = Post(node, options, under_way, domains)
+                post = Post(node, options, under_way, domains, silence)
                 await (await post.send(first))  # alone: once it is confirmed there is a way, and the others keep their pace
                 async for message in messages:
                     if post.unconfirmed:
@@ -119,13 +135,25 @@ async def _messages(batches: Iterator[pa.RecordBatch], letters: Letters) -> Asyn
 class Post:
     """Sends messages through a node, some at a time, and hears what came of them.
 
+    Args:
+        node: what they are sent through.
+        options: how.
+        under_way: where those are that nothing is known of yet.
+        domains: what they are signed in.
+        silence: what to say if no other node was ever heard of.
+
     Attributes:
         sent: messages that were sent so far.
         unconfirmed: how many of them were not confirmed in time, by the code of their end.
     """
 
     def __init__(
-        self, node: PlainNode, options: SinkOptions, under_way: asyncio.TaskGroup, domains: Domains | None = None
+        self,
+        node: PlainNode,
+        options: SinkOptions,
+        under_way: asyncio.TaskGroup,
+        domains: Domains | None = None,
+        silence: str = "nobody answers",
     ) -> None:
         self.sent = 0
         self.unconfirmed: Counter[str] = Counter()
@@ -133,6 +161,7 @@ class Post:
         self._options = options
         self._under_way = under_way
         self._domains = domains
+        self._silence = silence
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(options.in_flight)
         self._first = ""
@@ -157,7 +186,7 @@ class Post:
             ends = ", ".join(f"{code} {count}" for code, count in self.unconfirmed.most_common())
             count = self.unconfirmed.total()
             reason = f"{count} of {self.sent} messages were not confirmed ({ends}), and no more were sent: {self._first}"
-            raise SparkError("SPARK_NOT_CONFIRMED", reason)
+            raise SparkError("SPARK_NOT_CONFIRMED", reason if self._node.routes() else f"{reason}; {self._silence}")
 
     async def _deliver(self, message: Message) -> None:
         left = self._options.timeout
@@ -197,14 +226,17 @@ class Post:
 # The node of a task.
 
 
-def _node_of(options: SinkOptions) -> tuple[Domains | None, Node]:
-    """The node that rows are sent through, and the domains that it signs in."""
+def _node_of(options: SinkOptions) -> tuple[Domains | None, Node, str]:
+    """The node that rows are sent through, the domains that it signs in, and what to say if it hears of no other."""
     settings = read_settings(options.config) if options.config else Settings()
     domains = read_settings(options.keys).domains if options.keys else settings.domains
     # Where the node of this file is bound is taken, if it runs; its name and what it records are its own affair.
     nameless = msgspec.structs.replace(settings.node, name="")
     settings = msgspec.structs.replace(settings, capture=None, node=nameless)
-    addresses = [*options.peers, *settings.node.peers, *options.cluster, *settings.cluster.rendezvous]
+    peers = [*options.peers, *settings.node.peers]
+    cluster = [*options.cluster, *settings.cluster.rendezvous]
+    silence = [f"nobody answers at {', '.join(peers)}"] if peers else []
+    silence += [f"no node is known through {', '.join(cluster)}"] if cluster else []
     node = Node(
         peers=options.peers,
         cluster=options.cluster,
@@ -212,10 +244,10 @@ def _node_of(options: SinkOptions) -> tuple[Domains | None, Node]:
         config=settings,
         domains=domains,
         plain_tcp=options.plain_tcp or None,
-        bind=options.bind or _own_address(addresses),
+        bind=options.bind or _own_address([*peers, *cluster]),
         hold_seconds=options.timeout,
     )
-    return domains, node
+    return domains, node, ", and ".join(silence)
 
 
 def _own_address(addresses: list[str]) -> str:

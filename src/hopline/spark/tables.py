@@ -200,8 +200,9 @@ HOPS: Final = Table(
             "skew_ms",
             DOUBLE,
             "By how much the receiver's clock is ahead of the sender's, that day: half the difference of "
-            "the shortest latencies of both directions. 0 if none is negative, for then nothing shows a difference; "
-            "null if only one direction was seen. latency_ms - skew_ms is the true latency, as far as can be known.",
+            "the shortest latencies of both directions, of moves that have a flow and are matched by uid. 0 if none is "
+            "negative, for then nothing shows a difference; null if such moves went in one direction only, or in none. "
+            "latency_ms - skew_ms is the true latency, as far as can be known.",
         ),
         Column(
             "matched_by",
@@ -250,10 +251,15 @@ CALLBACKS: Final = Table(
 
 FLOWS: Final = Table(
     "flows",
-    "one correlation id that started a flow (not empty, not the GUID of zeros)",
+    "one correlation id that started a flow (not empty, not the GUID of zeros), as far as it is of one day",
     (
         Column("correlation_key", STRING, "The flow."),
-        Column("started_at", TIMESTAMP, "Its first sighting."),
+        Column(
+            "started_at",
+            TIMESTAMP,
+            "Its first sighting. A flow that goes on over midnight is of the day on which it began, up to the reach after "
+            "midnight, and then has a row of the next day: each sighting is counted in one row.",
+        ),
         Column("ended_at", TIMESTAMP, "Its last sighting."),
         Column("duration_ms", DOUBLE, "The time between, by the clocks of the nodes as they are."),
         Column("root_identity_key", STRING, "The type of the message that began it."),
@@ -269,7 +275,11 @@ FLOWS: Final = Table(
         Column("callbacks_pending", BIGINT, "Requests without an answer: pending or expired."),
         Column("errors", BIGINT, "Different KINO.EXCEPTION messages."),
         Column("expired", BIGINT, "Different messages that came late or expired in flight."),
-        Column("invalid_signatures", BIGINT, "Sightings whose signature is invalid; null if signatures were not judged."),
+        Column(
+            "invalid_signatures",
+            BIGINT,
+            "Sightings whose signature is invalid; null if none was judged that day: nothing signed, or no keys given.",
+        ),
         Column(
             "completeness",
             DOUBLE,

@@ -124,6 +124,11 @@ def inherited_size(trail: str = "trail") -> Column:
     return sf.when(hops <= 0, size).otherwise(sf.greatest(size - hops, sf.lit(0)))
 
 
+def is_traced(trail: str = "trail") -> Column:
+    """Whether a message says where it has been: it has not been anywhere yet, or it has a trail."""
+    return (sf.col("hops") <= 0) | (sf.size(trail) > 0)
+
+
 def _pairs(seen: DataFrame) -> DataFrame:
     """For each flow that was sent by an old format with a long trail: who was seen to send to whom."""
     nodes = sf.col("trail.node_key")

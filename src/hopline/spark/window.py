@@ -27,6 +27,7 @@ from pyspark.sql.types import DataType, StructType
 from hopline.capture.tables import MESSAGES as CAPTURED
 from hopline.spark import shelves
 from hopline.spark.disk import Disk
+from hopline.spark.gone import Gone
 from hopline.spark.messages import ALONE, find_repeated, renumbered
 from hopline.spark.news import News
 from hopline.spark.parts import FULL, PARQUET, Change, Source, Span, Written, bind, write_parts
@@ -62,8 +63,10 @@ class _Target(NamedTuple):
     is_one_whole: bool
 
 
-def stage(news: News, spark: SparkSession, disk: Disk, shelf: str, run: str, *, bodies: bool) -> None:
-    """Write what is new as parts by day."""
+def stage(
+    news: News, spark: SparkSession, disk: Disk, shelf: str, run: str, *, bodies: bool, gone: Gone | None = None
+) -> None:
+    """Write what is new as parts by day; `gone` hears which segments are."""
     schema, written = _schema(bodies=bodies), f"{shelf}-written"
     path = str(disk.path_of(written))
 
@@ -71,7 +74,7 @@ def stage(news: News, spark: SparkSession, disk: Disk, shelf: str, run: str, *, 
         return write_parts(batches, path, schema, ALONE)
 
     columns = [name for name in CAPTURED.names if name != "body" or bodies]
-    for number, (day, name) in enumerate(news.hand_messages(spark, columns, write)):
+    for number, (day, name) in enumerate(news.hand_messages(spark, columns, write, gone)):
         disk.move(f"{written}/{name}", _name_of(shelf, day, run, number))
     disk.clear(written)
 

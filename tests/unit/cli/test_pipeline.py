@@ -30,18 +30,37 @@ def folders(tmp_path):
     ("options", "complaint"),
     [
         (["--only", "flow"], "no such table: flow; there are messages, rejects"),
+        (["--only", ""], "--only names no table; there are messages, rejects"),
+        (["--only", " , "], "--only names no table; there are messages, rejects"),
         (["--since", "yesterday"], "--since must be a time"),
         (["--key", "orders"], "--key must be DOMAIN=HEX"),
         (["--keys", "/nowhere"], "cannot read /nowhere"),
         (["--v3-ttl", "seconds"], "'seconds' is not one of"),
         (["--reach", "6"], "--reach must be a duration"),
         (["--reach", "1000h"], "--reach must be a duration"),
+        (["--master", "nonsense"], "SPARK_BAD_MASTER: 'nonsense' is no master of Spark"),
+        (["--master", "local[x]"], "SPARK_BAD_MASTER: 'local[x]' is no master of Spark"),
+        (["--master", ""], "SPARK_BAD_MASTER: '' is no master of Spark"),
     ],
 )
 def test_wrong_usage(here, folders, command, options, complaint):
     result = here("pipeline", command, *folders, *options)
     assert result.code == 2
     assert complaint in " ".join(result.errors.split())
+
+
+@pytest.mark.parametrize("until", ["2026-11-15", "2026-11-14"])
+def test_time_goes_forward(here, folders, until):
+    result = here("pipeline", "run", *folders, "--since", "2026-11-15", "--until", until)
+    assert result.code == 2
+    assert "--since must be before --until" in " ".join(result.errors.split())
+
+
+def test_a_wrong_master_is_said_also_if_nothing_is_new(here, folders):
+    assert here("pipeline", "run", *folders, "--master", "local[2]").code == 0
+    result = here("pipeline", "run", *folders, "--master", "local[two]")
+    assert (result.code, result.lines) == (2, [])
+    assert len(result.errors.splitlines()) == 1
 
 
 def test_a_key_on_the_command_line_is_not_repeated(here, folders):
@@ -68,11 +87,20 @@ def test_tables_need_a_folder_of_their_own(here, folders, tmp_path):
     assert "TABLES_NOT_OURS" in result.errors
 
 
-def test_tables_keep_their_terms(here, folders):
-    assert here("pipeline", "run", *folders, "--v3-ttl", "ticks").code == 0
-    result = here("pipeline", "run", *folders, "--v3-ttl", "ms")
+@pytest.mark.parametrize(
+    ("begun", "later", "said"),
+    [
+        (["--v3-ttl", "ticks"], ["--v3-ttl", "ms"], "begun with --v3-ttl ticks, and cannot go on with --v3-ttl ms"),
+        ([], ["--reach", "90m"], "begun with --reach 6h, and cannot go on with --reach 90m"),
+        (["--reach", "45s"], ["--reach", "0s"], "begun with --reach 45s, and cannot go on with --reach 0h"),
+        ([], ["--bodies"], "begun without --bodies, and cannot go on with --bodies"),
+    ],
+)
+def test_tables_keep_their_terms(here, folders, begun, later, said):
+    assert here("pipeline", "run", *folders, *begun).code == 0
+    result = here("pipeline", "run", *folders, *later)
     assert result.code == 2
-    assert "TABLES_OTHER_TERMS: these tables were begun with v3_ttl ticks" in result.errors
+    assert result.errors == f"hopline: TABLES_OTHER_TERMS: these tables were {said}\n"
     assert here("pipeline", "run", *folders).code == 0
 
 
@@ -126,6 +154,42 @@ def test_to_a_person():
         "expiries 0 0 no message has a TTL",
     ]
     assert shown(answer | {"changed": False})[0] == "nothing new; the tables are as they were"
+
+
+def test_segments_that_were_gone_are_named_to_a_person():
+    answer = {"changed": True, "read": 1, "rejected": 0, "segments": 1, "seconds": 1.0, "tables": {}}
+    assert shown(answer | {"gone": ["a"]})[1] == "1 segment was gone before it was read: a"
+    many = ["a", "b", "c", "d", "e"]
+    assert shown(answer | {"gone": many})[1] == "5 segments were gone before they were read: a, b, c and 2 more"
+
+
+def test_segments_that_stop_before_their_end_are_named_to_a_person():
+    answer = {"changed": False, "tables": {}, "unfinished": {"a": "it is empty"}}
+    assert shown(answer)[1] == "1 segment stops before its end: a (it is empty); the rest is taken when it comes"
+    answer["unfinished"]["b"] = "its end mark is missing"
+    assert shown(answer)[1].startswith("2 segments stop before their ends: a (it is empty), b (its end mark is missing);")
+
+
+def test_a_segment_that_stops_before_its_end_is_named_also_if_nothing_is_new(here, folders, tmp_path):
+    name = "20261115T231501123456Z-N1-9f86d081-000001"
+    (tmp_path / "captures" / f"{name}.arrows").touch()
+    for changed in (True, False):
+        result = here("pipeline", "run", *folders)
+        (answer,) = result.lines
+        assert (result.code, answer["changed"], answer["unfinished"]) == (0, changed, {name: "it is empty"})
+
+
+def test_one_reason_for_all_tables_is_said_once():
+    nothing = {"written": 0, "rows": 0, "empty": "the capture has no segments"}
+    tables = {"messages": nothing, "flows": nothing}
+    answer = {"changed": True, "read": 0, "rejected": 0, "segments": 0, "seconds": 0.0, "tables": tables}
+    assert shown(answer) == [
+        "0 records read of 0 segments in 0.0 s",
+        "the capture has no segments",
+        "table written rows",
+        "messages 0 0",
+        "flows 0 0",
+    ]
 
 
 def test_spark_that_does_not_start_is_a_failed_run(here, tmp_path, monkeypatch):

@@ -33,3 +33,11 @@ def test_without_reach_a_window_is_a_day(moment):
     first, last = window_of(day, 0)
     assert first <= moment <= last
     assert last - first + 1 == 86_400 * NS
+
+
+@given(st.sampled_from([-(2**63), 2**63 - 1]), st.integers(0, 10**15), REACHES)
+def test_at_its_ends_time_is_cut_off(end, length, reach_s):
+    moment = end + length if end < 0 else end - length
+    for day in days_of(Span(moment, moment), reach_s):
+        first, last = window_of(day, reach_s)
+        assert -(2**63) <= first <= moment <= last <= 2**63 - 1

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from hopline.capture import open_capture
+from hopline.capture.jsonl import Import
 from hopline.errors import CaptureError
 from hopline.spark.offsets import CaptureStreamReader, Numbers, Taken
 from hopline.spark.options import read_options
 from hopline.spark.rows import Rows
-from tests.unit.capture.world import make_segment, records
+from tests.unit.capture.world import killed_import, make_segment, records, write_lines
 
 ALL = ReadAllAvailable()
 
@@ -157,6 +158,29 @@ def test_a_copy_that_is_not_complete_yet_is_taken_as_it_grows(tmp_path):
         file.write_bytes(data[:cut])
         taken += stream.batch()
     assert taken == ids(file, *range(5))
+
+
+def test_an_import_is_taken_when_it_is_sealed(tmp_path):
+    file, path = write_lines(tmp_path / "a.jsonl", 1500), tmp_path / "c"
+    killed_import(file, path)
+    stream = Stream(path)
+    taken = stream.batch()
+    with Import(str(path)) as again:
+        again.add(file)
+    taken += stream.batch()
+    (segment,) = path.glob("*.arrows")
+    assert taken == ids(segment, *range(1500))
+
+
+def test_that_a_segment_stops_before_its_end_is_said_once(tmp_path, caplog):
+    file = make_segment(tmp_path, [records(1, 2), records(3, 3)])
+    file.write_bytes(file.read_bytes()[:-8])
+    stream = Stream(tmp_path)
+    for _ in range(3):
+        stream.batch()
+    assert caplog.messages == [
+        f"segment {file.stem} stops before its end: its end mark is missing; the rest is taken when it comes"
+    ]
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------------

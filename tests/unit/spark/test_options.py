@@ -86,6 +86,8 @@ def test_other_options_whatever_their_case():
         ({"taps": "hub"}, "taps cannot be hub"),
         ({"since": "yesterday"}, "since is a time such as"),
         ({"until": "--5"}, "until is a time such as"),
+        ({"since": "2026-11-16", "until": "2026-11-15"}, "since must be before until"),
+        ({"since": "1000", "until": "1000"}, "since must be before until"),
         ({"v3_ttl": "s"}, "v3_ttl is ms or ticks"),
         ({"shareBytes": "0"}, "shareBytes is a number from 1"),
         ({"maxBytesPerTrigger": "1g"}, "is a number from 1, not 1g"),

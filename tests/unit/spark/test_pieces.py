@@ -154,7 +154,10 @@ def test_a_sealed_segment_that_just_stops_is_read_to_there_and_may_still_grow(tm
     for cut in range(0, len(data), 61):
         file.write_bytes(data[:cut])
         (segment,) = open_capture(str(tmp_path)).segments()
-        assert not whole_end(segment).is_final
+        found = whole_end(segment)
+        assert not found.is_final
+        assert found.reason
+        assert whole_end(segment, found.end).reason
         assert numbers(tmp_path, plan(tmp_path, share_bytes)) in ([], ROWS[:5], ROWS[:6], ROWS[:26], ROWS)
 
 

@@ -1,9 +1,12 @@
 """Sending rows: how many at once, how fast, how often, and what is said when something is not confirmed. In memory."""
 
 import asyncio
+import socket
 import time
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from hopline.errors import InputError, SparkError
 from hopline.identity import MessageType
@@ -12,8 +15,8 @@ from hopline.node.node import Node
 from hopline.node.taps import Tap
 from hopline.payload.registry import Payload, kind_of, message
 from hopline.security import Domain, Domains
-from hopline.spark.options import SinkOptions
-from hopline.spark.sink import Post
+from hopline.spark.options import SinkOptions, read_sink_options
+from hopline.spark.sink import NetworkStreamWriter, NetworkWriter, Post
 from hopline.testing import MemoryNetwork, MemoryTransport
 from hopline.wire import Message
 
@@ -210,5 +213,65 @@ def test_a_row_cannot_choose_its_domain():
                 with pytest.raises(InputError, match="belongs to 'items'"):
                     await post.send(item(2, domain="others"))
             post.check()
+
+    run(test)
+
+
+# --- where nodes are ---------------------------------------------------------------------------------------------------
+
+SCHEMA = StructType().add("identity", StringType()).add("body", BinaryType())
+ROWS = pa.RecordBatch.from_pydict({"identity": ["POST.ITEM"], "body": [b""]})
+
+
+@pytest.mark.parametrize("writer", [NetworkWriter, NetworkStreamWriter])
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [
+        ("peers", "127.0.0.1:5101"),
+        ("peers", "tcp://127.0.0.1:99999"),
+        ("peers", "tcp://127.0.0.1:0"),
+        ("peers", "tcp://*:5101"),
+        ("peers", "tcp://127.0.0.1:5101, udp://127.0.0.1:5102"),
+        ("cluster", "127.0.0.1:8011"),
+        ("cluster", "tcp://127.0.0.1:8011+99999"),
+    ],
+)
+def test_an_address_that_cannot_be_is_said_at_once(writer, option, address):
+    with pytest.raises(InputError, match=rf"^the option {option} cannot be .* write tcp://HOST:PORT") as caught:
+        writer(read_sink_options({option: address}), SCHEMA, overwrite=False)
+    assert caught.value.code == "INPUT_BAD_OPTION"
+
+
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [
+        ("peers", "tcp://127.0.0.1:5101, tcp://[::1]:5102, ipc:///run/hopline"),
+        ("cluster", "tcp://127.0.0.1:8011"),
+        ("cluster", "tcp://127.0.0.1:8011+8001"),
+    ],
+)
+def test_addresses_of_all_forms(option, address):
+    NetworkWriter(read_sink_options({option: address}), SCHEMA, overwrite=False)
+
+
+@pytest.mark.parametrize(("option", "words"), [("peers", "nobody answers at"), ("cluster", "no node is known through")])
+def test_that_nobody_is_there_is_said(option, words):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        writer = NetworkWriter(read_sink_options({option: address, "timeout": "0.3"}), SCHEMA, overwrite=False)
+        with pytest.raises(SparkError, match=rf"; {words} {address}$") as caught:
+            writer.write(iter([ROWS]))
+    assert caught.value.code == "SPARK_NOT_CONFIRMED"
+
+
+def test_a_node_that_does_not_handle_it_is_no_silence():
+    async def test(world):
+        async with world.node("a") as server, world.sender("a") as sender:
+            while server.identity not in sender.routes():
+                await asyncio.sleep(0)
+            post = await post_all(sender, 1, timeout=0.1)
+            with pytest.raises(SparkError, match=r"flow 0\)$"):
+                post.check()
 
     run(test)

@@ -1,0 +1,79 @@
+"""Attending: work has a thread of its own, and the main thread waits for it and for Ctrl-C.
+
+Python raises KeyboardInterrupt in the main thread, between any two steps. In the middle of a call to a JVM that leaves a
+connection on which question and answer no longer belong together, and in the middle of a commit half of it. So the main
+thread does nothing that could break: it waits. At Ctrl-C the work is told to end, again and again until it does, since what
+it is told may come just before the next thing that it begins.
+
+Who does not want to wait types Ctrl-C once more: then the process ends at once. This file knows no work.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED: Final = 130
+"""The exit code of what SIGINT has ended."""
+
+_AGAIN_S: Final = 0.2
+"""Between two times that work is told to end."""
+
+_LONGEST_S: Final = 30.0
+"""What an end may take: the longest is that of Spark while it starts, some seconds on a busy machine."""
+
+
+def attended(work: Callable[[], T], *, interrupt: Callable[[], None]) -> T:
+    """Do some work. Returns what it does, and raises what it raises; to be called in the main thread.
+
+    Args:
+        work: what to do, in another thread.
+        interrupt: tells it to end; called at Ctrl-C, and again until it has ended.
+
+    Raises:
+        KeyboardInterrupt: at Ctrl-C, when the work has ended. If it came to a good end nevertheless it is not raised.
+    """
+    done: Future[T] = Future()
+    # A daemon: nobody waits for it at exit if it did not end in time.
+    thread = threading.Thread(target=_do, args=(work, done), name="work", daemon=True)
+    try:
+        thread.start()
+        wait([done])
+    except KeyboardInterrupt:
+        with ending():
+            has_ended = _has_ended(done, interrupt)
+        if not has_ended or done.exception() is not None:  # it failed because it was told to end
+            raise
+    return done.result()
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """What is done here is an end: at Ctrl-C the process ends at once, as it would not bear another one."""
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _do(work: Callable[[], T], done: Future[T]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - raised again by who waits
+        done.set_exception(error)
+    else:
+        done.set_result(result)
+
+
+def _has_ended(done: Future[T], interrupt: Callable[[], None]) -> bool:
+    for _ in range(round(_LONGEST_S / _AGAIN_S)):
+        interrupt()
+        if wait([done], _AGAIN_S).done:
+            return True
+    return False

@@ -1,0 +1,163 @@
+"""Single rules of the tables, each by a flow of its own in one small capture."""
+
+import msgspec
+import pytest
+
+from hopline.spark import callbacks, expiries, flows, hops
+from hopline.wire import Distribution, Message
+from tests.spark.small import Story, output, request
+
+ZEROS = b"00000000-0000-0000-0000-000000000000"
+
+
+def news(flow: str, kind: bytes = b"NEWS") -> Message:
+    return Message(identity=kind, version=1, correlation_id=flow.encode(), body=flow.encode())
+
+
+def equal_answers(story: Story) -> None:
+    """Two nodes answer one request, and say the same."""
+    asked = request("equal", distribution=Distribution.BROADCAST)
+    for delay, node in enumerate(("N2", "N3")):
+        come = story.send("N1", node, 10, asked)
+        answer = msgspec.structs.replace(output(come), distribution=Distribution.UNICAST)
+        story.send(node, "N1", 20 + delay, answer)
+
+
+def a_local_request(story: Story) -> None:
+    """It stays in a node of which nobody knows what its actors are given."""
+    asked = request("local", key=2, ttl_ms=1000)
+    story.see("N1", "hub_out", 100, asked)
+    story.see("N1", "hub_in", 105, output(asked))
+
+
+def a_request_of_a_node_that_records_nothing_that_comes(story: Story) -> None:
+    asked = request("deaf", key=3, hub="deaf")
+    story.see("N8", "hub_out", 200, asked)
+    come = story.send("N8", "N2", 201, asked)
+    story.send("N2", "N8", 210, output(come), seen="out")
+
+
+def a_request_with_a_ttl_that_was_over(story: Story) -> None:
+    asked = request("over", key=4, ttl_ms=-5)
+    story.see("N1", "hub_out", 300, asked)
+    come = story.send("N1", "N2", 301, asked)
+    story.see("N1", "hub_in", 312, story.send("N2", "N1", 310, output(come)))
+
+
+def a_message_that_is_sent_on_by_a_node_whose_clock_is_behind(story: Story) -> None:
+    come = story.send("N1", "N4", 6000, news("sent on"))
+    story.send("N4", "N3", 6005, come, ahead_ms=-5000)
+
+
+def messages_without_a_trail(story: Story) -> None:
+    """Only the node in the middle was captured."""
+    asked = request("no trail", key=5, hub="far")
+    come = story.send("N0", "N2", 400, asked, seen="in", is_traced=False)
+    story.send("N2", "N0", 405, output(come, "MIDDLE"), seen="out", is_traced=False)
+    story.send("N2", "N0", 410, output(come), seen="out", is_traced=False)
+
+
+def what_a_router_saw(story: Story) -> None:
+    story.see("N7", "router_in", 500, news("router"))
+
+
+def equal_messages_that_one_end_saw_before_the_other(story: Story) -> None:
+    for number in range(4):
+        story.send("N5", "N2", 60_000 * number, news("ticks"), seen="both" if number > 1 else "in")
+        story.send("N2", "N5", 60_000 * number + 30_000, news(f"back {number}"), seen="both" if number > 1 else "out")
+    story.send("N5", "N2", 240_000, news("once"))
+
+
+def control_traffic_over_midnight(story: Story) -> None:
+    ping = Message(identity=b"KINO.PING", version=1, correlation_id=ZEROS, body=b"1")
+    story.see("W1", "wire_out", -1, ping)
+    story.see("W2", "wire_in", 1, ping)
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    story = Story()
+    for tell in (
+        equal_answers,
+        a_local_request,
+        a_request_of_a_node_that_records_nothing_that_comes,
+        a_request_with_a_ttl_that_was_over,
+        a_message_that_is_sent_on_by_a_node_whose_clock_is_behind,
+        messages_without_a_trail,
+        what_a_router_saw,
+        equal_messages_that_one_end_saw_before_the_other,
+        control_traffic_over_midnight,
+    ):
+        tell(story)
+    return story.tables(spark, tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def found_hops(tables):
+    return hops.hops(tables.moves).collect()
+
+
+@pytest.fixture(scope="module")
+def found_callbacks(tables):
+    return callbacks.callbacks(tables.answers).collect()
+
+
+@pytest.fixture(scope="module")
+def found_flows(tables):
+    found = flows.flows(tables.messages, tables.answers, tables.moves, tables.fates)
+    return {row.correlation_key: row for row in found.collect()}
+
+
+def test_equal_answers_of_two_nodes_are_two(found_hops, found_callbacks, found_flows):
+    moved = [row for row in found_hops if row.correlation_key == "equal"]
+    ways = {(row.from_node_key, row.to_node_key, row.latency_ms, row.lost) for row in moved}
+    assert ways == {(a, b, 2.0, False) for one in ("N2", "N3") for a, b in ((one, "N1"), ("N1", one))}
+    assert len(moved) == len(ways)
+    answers = [row for row in found_callbacks if row.correlation_key == "equal"]
+    assert sorted(row.outcome for row in answers) == ["duplicate", "ok"]
+    assert {row.responses for row in answers} == {2}
+    assert found_flows["equal"].completeness == 1.0
+
+
+def test_what_went_where_nobody_looks_has_not_expired(tables, found_callbacks, found_flows):
+    fates = {row.correlation_key: row.fate for row in tables.fates.collect()}
+    assert fates["local"] is None
+    assert [row.outcome for row in found_callbacks if row.correlation_key == "local"] == ["ok"]
+    assert found_flows["local"].expired == 0
+
+
+def test_an_answer_to_a_node_that_records_nothing_that_comes_counts_where_it_was_seen(found_callbacks):
+    (row,) = [row for row in found_callbacks if row.correlation_key == "deaf"]
+    assert (row.outcome, row.wait_ms) == ("ok", 10.0)
+
+
+def test_what_comes_though_its_ttl_was_over_is_late(tables, found_callbacks):
+    assert [row.outcome for row in found_callbacks if row.correlation_key == "over"] == ["late"]
+    fates = [row for row in tables.fates.collect() if row.correlation_key == "over"]
+    assert [row.fate for row in fates] == ["late"]
+    (row,) = [row for row in expiries.expiries(tables.fates).collect() if row.ttl_ms == -1]
+    assert (row.sent, row.in_time, row.late, row.expired_in_flight) == (1, 0, 1, 0)
+
+
+def test_the_root_is_who_sent_and_not_who_sent_on(found_flows):
+    assert found_flows["sent on"].root_node_key == "N1"
+
+
+def test_without_a_trail_the_first_message_is_the_request_and_the_root(found_callbacks, found_flows):
+    (row,) = [row for row in found_callbacks if row.correlation_key == "no trail"]
+    assert (row.request_identity_key, row.response_identity_key, row.outcome) == ("ASK", "DONE", "ok")
+    assert found_flows["no trail"].root_identity_key == "ASK"
+
+
+def test_what_a_router_sees_before_the_first_hop_was_made_there(found_flows):
+    assert found_flows["router"].root_node_key == "N7"
+
+
+def test_clocks_are_not_told_by_messages_that_occur_again(found_hops):
+    between = [row for row in found_hops if {row.from_node_key, row.to_node_key} == {"N2", "N5"}]
+    assert {row.skew_ms for row in between if row.skew_ms is not None} == {0.0}
+
+
+def test_control_traffic_meets_over_midnight(found_hops):
+    (row,) = [row for row in found_hops if row.identity_key == "KINO.PING"]
+    assert (row.from_node_key, row.to_node_key, row.latency_ms, row.matched_by) == ("W1", "W2", 2.0, "time")

@@ -4,10 +4,12 @@
 `shop`           rows: nodes shop, store, bank and one that nobody captured; names are as hostile as they can be
 `is_system`      a condition in SQL: whether a column names a type of nodes or tools
 `crowd`          rows: more nodes than a graph can show
+`with_ids`       the same rows, with ids of flows as nodes make them: of 36 letters
 """
 
 import random
 import shutil
+import uuid
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,6 +106,7 @@ class Shop:
                 "format": format_,
                 "variant": "",
                 "encoded": encoded,
+                "is_system": identity.startswith(("KINO.", "HOPLINE.")),
             }
         )
 
@@ -225,6 +228,17 @@ def crowd(*, nodes=25, moves=600):
         took_ms, is_lost = rng.lognormvariate(2, 1), rng.random() < 0.1
         made.move(number * 137.0, None if is_lost else took_ms, one, other, rng.choice(types), "flow", b"uid", lost=is_lost)
     return made.rows
+
+
+def with_ids(rows):
+    def named(flow):
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, flow)) if flow else flow
+
+    def renamed(row):
+        own = {"correlation_key": named(row["correlation_key"])} if "correlation_key" in row else {}
+        return row | own | ({"exemplars": [named(flow) for flow in row["exemplars"]]} if "exemplars" in row else {})
+
+    return {table: [renamed(row) for row in lines] for table, lines in rows.items()}
 
 
 def _add_system(made):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hopline.cli import app
 from hopline.report.making import make_report
 from tests.report.chromium import Chromium, find_chromium
-from tests.report.tables import EVIL, crowd, is_system, shop, write_tables
+from tests.report.tables import EVIL, crowd, is_system, shop, with_ids, write_tables
 
 PICTURES = Path(__file__).parents[2] / "build" / "report"
 MISSING = "no Chromium: `apt-get install chromium` on Debian, or put chromium or google-chrome on the PATH"
@@ -109,6 +109,9 @@ def test_the_numbers_are_those_of_the_tables(opened, tables):
     assert opened.run(parts.format("answers")) == ask(f"select count(*) from {{callbacks}} where {request}")[0]
     left_out = ask(f"select count(*) from {{messages}} where {is_system('identity_key')}")[0]
     assert opened.run("Number(document.querySelector('#system-sightings').value)") == left_out > 0
+    where = opened.run("document.querySelector('#system-where').innerText")
+    assert ask(f"select count(*) from {{messages}} where {where}")[0] == left_out, "the hint leads to what was counted"
+    assert ask("select count(*) from {messages} where is_system")[0] > left_out, "and the column alone does not"
     between = "[...document.querySelectorAll('#services details:first-of-type td data')].map(each => Number(each.value))"
     moved = ask(f"select count(*) from {{hops}} where kind = 'network' and not {is_system('identity_key')}")[0]
     assert sum(opened.run(between)) == moved
@@ -125,6 +128,10 @@ def test_bars_are_as_long_as_their_numbers(opened):
     for bar in found:
         whole, drawn = sum(bar["said"]), sum(bar["drawn"])
         assert [width / drawn for width in bar["drawn"]] == pytest.approx([part / whole for part in bar["said"]], abs=0.002)
+
+
+def test_words_do_not_stick_together(opened):
+    assert "limit of 5000 (numbers in it differ)" in opened.run("document.querySelector('#answers').innerText")
 
 
 def test_every_section_is_there_and_the_contents_lead_to_it(opened):
@@ -151,6 +158,31 @@ def test_on_a_screen(browser, report, name):
     assert browser.run("document.documentElement.scrollWidth") == width, "nothing sticks out of what was closed"
     assert browser.run(OVERLAPS) == []
     assert browser.run(TOO_PALE) == []
+
+
+@pytest.mark.parametrize(("width", "media"), [(1400, "screen"), (400, "screen"), (718, "print")])
+def test_ids_can_be_read_and_used(browser, tmp_path, width, media):
+    """All of an id is text, in at most two lines, and inside of its cell: nobody sees titles on a phone or on paper."""
+    path, rows = tmp_path / "report.html", with_ids(shop())
+    flows = {row["correlation_key"] for row in rows["flows"]}
+    make_report(write_tables(tmp_path / "tables", rows), path, title="Ids", top=10)
+    browser.screen(width, media=media)
+    browser.open(path.as_uri())
+    if media == "screen":  # what is closed is not printed
+        browser.run(OPEN_ALL)
+    browser.screenshot(PICTURES / f"ids-{width}.png")
+    shown = browser.run(
+        """[...document.querySelectorAll('#services td, #answers td, #losses td, article .unit')].flatMap(cell =>
+            [...cell.querySelectorAll('.id')].map(id => {
+                const [inner, outer] = [id.getBoundingClientRect(), cell.getBoundingClientRect()];
+                const text = getComputedStyle(id), lines = inner.height / parseFloat(text.lineHeight);
+                return [id.innerText, inner.left >= outer.left && inner.right <= outer.right + 1, lines];
+            }))"""
+    )
+    assert len(shown) > 10
+    assert {text for text, _, _ in shown} <= flows
+    assert [text for text, fits, lines in shown if not fits or lines > 2.1] == []
+    assert browser.run("document.documentElement.scrollWidth") == width
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = true)"

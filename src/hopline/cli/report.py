@@ -50,6 +50,8 @@ def run(
     Example:  hopline report tables/ -o report.html --title 'Orders, last night' --since 12h
     """
     query = query_of("", since, until, "ms")
+    if query.since and query.until and query.since >= query.until:
+        raise usage_error(f"--since must be before --until, and {since} is not before {until}")
     if output.is_dir():
         raise usage_error(f"-o must be a file, and {output} is a folder")
     try:

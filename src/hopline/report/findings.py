@@ -27,8 +27,7 @@ def findings(facts: Facts) -> list[Finding]:
     found = [
         *_answers(facts),
         *_losses(facts),
-        *_expiries(facts),
-        *_signatures(facts),
+        *_of_hours(facts, [*_expiries(facts), *_signatures(facts)]),
         *_rejects(facts),
         *_clocks(facts),
         *_speed(facts),
@@ -91,11 +90,21 @@ def _losses(facts: Facts) -> list[Finding]:
     return [Finding("bad", "losses", text)]
 
 
+def _of_hours(facts: Facts, found: list[Finding]) -> list[Finding]:
+    """Say of numbers that are kept by the hour what they are of, if some time was asked for."""
+    if not facts.since and not facts.until:
+        return found
+    return [
+        Finding(finding.grade, finding.section, f"{finding.text.removesuffix('.')} (of whole hours).") for finding in found
+    ]
+
+
 def _expiries(facts: Facts) -> list[Finding]:
     sent, _, late, expired = facts.expiries.types.total()
     if late or expired:
-        text = f"Of {count(sent, 'message')} with a time to live {late:,} arrived too late and {expired:,} never arrived."
-        return [Finding("bad", "expiries", text)]
+        said = [f"{late:,} arrived too late"] if late else []
+        said += [f"{expired:,} never arrived"] if expired else []
+        return [Finding("bad", "expiries", f"Of {count(sent, 'message')} with a time to live {' and '.join(said)}.")]
     text = f"Of {count(sent, 'message')} with a time to live none was seen to arrive too late, or not to arrive."
     return [Finding("good", "expiries", text)] if sent else []
 
@@ -105,10 +114,17 @@ def _signatures(facts: Facts) -> list[Finding]:
     checked = signatures.count("valid", "invalid", "replayed")
     found = []
     if forged := signatures.count("invalid"):
-        text = (
-            f"{count(forged, 'sighting')} with a signature that is not of its domain's key: forged, or changed on the way."
-        )
-        found.append(Finding("bad", "signatures", text))
+        never = signatures.never_valid
+        is_all = sum(times for _, times in never) == forged
+        doubt = "; or the key that was given is wrong, for none of that domain is valid there" if is_all else ""
+        text = f"{count(forged, 'sighting')} with a signature that is not of its domain's key: forged, or changed on the way"
+        found.append(Finding("bad", "signatures", f"{text}{doubt}."))
+        if never and not is_all:
+            (domain, node), _ = never[0]
+            named = f"domain {short(domain, 40)} at node {short(node, 40)}"
+            others = f" (and {len(never) - 1:,} more)" if len(never) > 1 else ""
+            text = f"No signature of {named}{others} is valid: the key that was given may be wrong."
+            found.append(Finding("note", "signatures", text))
     if again := signatures.count("replayed"):
         found.append(
             Finding(

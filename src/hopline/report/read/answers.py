@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import Greatest, Key, Spread, Tally, groups
+from hopline.report.read.ids import NO_FLOWS
 from hopline.report.read.system import are_system
 
 OUTCOMES: Final = ("ok", "exception", "late", "expired", "pending", "orphan", "duplicate")
@@ -73,7 +74,7 @@ class Answers:
                 "type": batch["error_type"],
                 "pattern": pc.replace_substring_regex(text, _NUMBER, "#"),
                 "text": text,
-                "flow": batch["correlation_key"],
+                "flow": pc.if_else(pc.is_in(batch["correlation_key"], pa.array(NO_FLOWS)), None, batch["correlation_key"]),
             }
         )
         found = named.group_by(["request", "type", "pattern"], use_threads=False).aggregate(

@@ -53,7 +53,11 @@ def two_digits(ms: float | None) -> float | None:
 
 
 class Signatures:
-    """Sums by verdict, and by domain, node and verdict."""
+    """Sums by verdict, and by domain, node and verdict.
+
+    Attributes:
+        judged: by domain and node, how many sightings are invalid, and how many there are.
+    """
 
     table: ClassVar = "signatures"
     columns: ClassVar = ("domain", "node_key", "status", "messages", "covered", "uncovered", "exemplars")
@@ -62,11 +66,17 @@ class Signatures:
         self.statuses = Tally()
         self.domains = Tally()
         self.bad = Tally()
+        self.judged = Tally(2)
         self.covered: dict[str, tuple[list[str], list[str]]] = {}
 
     def count(self, *statuses: str) -> int:
         """How many sightings got one of these verdicts."""
         return sum(counts[0] for key, counts in self.statuses.ordered() if key[0] in statuses)
+
+    @property
+    def never_valid(self) -> list[tuple[Key, int]]:
+        """Domains and nodes without a sighting that is not invalid, and how many: the key that was given may be wrong."""
+        return [(key, invalid) for key, (invalid, all_) in self.judged.ordered() if 0 < invalid == all_]
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows: they are few, an hour each."""
@@ -74,6 +84,7 @@ class Signatures:
             status, domain, counts = row["status"], row["domain"], [row["messages"] or 0]
             self.statuses.add((status,), counts)
             self.domains.add((domain, status), counts)
+            self.judged.add((domain, row["node_key"]), [*counts, *counts] if status == "invalid" else [0, *counts])
             if status not in ("valid", "unsigned", "unchecked"):
                 self.bad.add((status, domain, row["node_key"]), counts, note=next(iter(row["exemplars"] or ()), None))
             if status == "valid" and len(self.covered) < 100:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hopline.errors import TablesError
 from hopline.report.read.answers import Answers
 from hopline.report.read.audits import Expiries, Rejects, Signatures
-from hopline.report.read.flows import CANDIDATES, Flows, SlowFlow, slowest
+from hopline.report.read.flows import CANDIDATES, Flows, SlowFlow, slowest, varied
 from hopline.report.read.links import Links
 from hopline.report.read.moves import Moves
 from hopline.report.read.seen import Seen
@@ -49,6 +49,8 @@ class Facts:
     """What a report is made of.
 
     Attributes:
+        slowest: the slowest flows.
+        drawn: slow flows that differ: first the slowest of each root type.
         empty: why there is nothing to say of a table, by its name.
         unknown: tables that were not made, or cannot be read: nobody knows how much is in them.
         notes: what is odd about the tables themselves.
@@ -65,6 +67,7 @@ class Facts:
     answers: Answers
     flows: Flows
     slowest: list[SlowFlow]
+    drawn: list[SlowFlow]
     expiries: Expiries
     signatures: Signatures
     rejects: Rejects
@@ -116,6 +119,7 @@ def _read(tables: Tables, top: int) -> Facts:
                     collector.add(batch)
         except (TablesError, *_UNREADABLE) as error:
             reason = str(error) if isinstance(error, TablesError) else f"the table {collector.table} cannot be read: {error}"
+            reason = reason.rstrip(".")  # who puts it into a sentence ends that
             empty[collector.table] = reason
             unknown.add(collector.table)
             notes.append(f"{reason[:1].upper()}{reason[1:]}. What it would tell is missing here.")
@@ -127,6 +131,7 @@ def _read(tables: Tables, top: int) -> Facts:
     moves = collect(Moves)
     candidates = top * CANDIDATES if moves.worst_skew_ms else top
     answers, flows = collect(lambda: Answers(candidates)), collect(lambda: Flows(candidates))
+    found = _slowest(tables, flows, answers, moves, top)
     facts = Facts(
         path=tables.path.name or str(tables.path),
         run=tables.run,
@@ -138,7 +143,8 @@ def _read(tables: Tables, top: int) -> Facts:
         links=collect(Links),
         answers=answers,
         flows=flows,
-        slowest=_slowest(tables, flows, answers, moves, top),
+        slowest=found[:top],
+        drawn=varied(found, top),
         expiries=collect(Expiries),
         signatures=collect(Signatures),
         rejects=collect(Rejects),

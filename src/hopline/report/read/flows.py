@@ -8,11 +8,13 @@ put on one clock, and then they are ordered anew.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any, ClassVar, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,11 +32,25 @@ _MOST_SENDERS: Final = 1_000
 CANDIDATES: Final = 20
 """For each flow that is shown, so many are looked at, if clocks differ."""
 
+_EACH: Final = 2
+"""Flows of one root type that come before those of others: what one burst made is all alike."""
+
+_MOST_ROOTS: Final = 1_000
+"""Root types that are told apart, 32 KB each; flows of those that come later are only among all others."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Root:
+    """Flows that began with one message type: how long they took, and the longest of them."""
+
+    def __init__(self) -> None:
+        self.duration = Spread()
+        self.longest = Greatest("duration_ms", _EACH, "correlation_key")
+
+
 class Flows:
-    """Counts flows, and finds the longest."""
+    """Counts flows, and finds the longest: of all, and of each root type."""
 
     table: ClassVar = "flows"
     columns: ClassVar = (
@@ -49,6 +65,12 @@ class Flows:
         self.incomplete = 0
         self.duration = Spread()
         self.longest = Greatest("duration_ms", longest, "correlation_key")
+        self.roots: dict[str | None, Root] = {}
+
+    def of_each_root(self, most: int) -> list[dict[str, Any]]:
+        """The longest of each root type, of so many types: those with the longest."""
+        found = [root for root in self.roots.values() if root.longest.rows]
+        return [row for root in heapq.nlargest(most, found, key=_greatest) for row in root.longest.rows]
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count some more rows."""
@@ -59,6 +81,24 @@ class Flows:
         self.incomplete += pc.sum(pc.less(batch["completeness"], 1.0)).as_py() or 0
         self.duration.add(pc.drop_null(batch["duration_ms"]).to_numpy(zero_copy_only=False))
         self.longest.add(batch)
+        self._add_roots(batch)
+
+    def _add_roots(self, batch: pa.RecordBatch) -> None:
+        roots = batch["root_identity_key"].dictionary_encode(null_encoding="encode")
+        codes = roots.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            if not len(places):
+                continue
+            name = roots.dictionary[int(codes[places[0]])].as_py()
+            if name in self.roots or len(self.roots) < _MOST_ROOTS:
+                own, root = batch.take(pa.array(places)), self.roots.setdefault(name, Root())
+                root.duration.add(pc.drop_null(own["duration_ms"]).to_numpy(zero_copy_only=False))
+                root.longest.add(own)
+
+
+def _greatest(root: Root) -> float:
+    return root.duration.greatest
 
 
 class Step(NamedTuple):
@@ -101,25 +141,24 @@ class SlowFlow(NamedTuple):
 def slowest(
     tables: Tables, flows: Flows, waits: Iterable[dict[str, Any]], skews: dict[tuple[str, str, str], float], most: int
 ) -> list[SlowFlow]:
-    """The slowest flows, the slowest first, with what happened in them.
+    """The slowest flows and the slowest of each root type, the slowest first, with what happened in them.
 
     Args:
         tables: where to read it.
         flows: has the longest by raw clocks.
         waits: rows of `callbacks` that waited longest.
         skews: by how much clocks differ.
-        most: how many flows.
+        most: how many flows of all, and how many root types.
 
     Raises:
         ChangedError: a day was replaced meanwhile.
         TablesError: a table cannot be read.
     """
-    known = {row["correlation_key"]: row for row in flows.longest.rows if row["correlation_key"]}
+    longest = flows.longest.rows if any(skews.values()) else flows.longest.rows[:most]
+    known = {row["correlation_key"]: row for row in (*longest, *flows.of_each_root(most)) if row["correlation_key"]}
     candidates = list(known)
     if any(skews.values()):
         candidates = list(dict.fromkeys([*candidates, *(row["correlation_key"] for row in waits)]))
-    else:
-        candidates = candidates[:most]
     if not candidates:
         return []
     missing = [key for key in candidates if key not in known]
@@ -140,8 +179,18 @@ def slowest(
         for row in batch.to_pylist():
             if row["correlation_key"] in drawn:
                 drawn[row["correlation_key"]].add_wait(row)
-    found = sorted((drawing.finish() for drawing in drawn.values()), key=lambda flow: (-flow.duration_ms, flow.key))
-    return found[:most]
+    return sorted((drawing.finish() for drawing in drawn.values()), key=lambda flow: (-flow.duration_ms, flow.key))
+
+
+def varied(found: Iterable[SlowFlow], most: int) -> list[SlowFlow]:
+    """Flows to be drawn, of the slowest ones: first two of each root type, and then others if there is room."""
+    first: list[SlowFlow] = []
+    others: list[SlowFlow] = []
+    times: Counter[str | None] = Counter()
+    for flow in found:
+        times[flow.root_identity] += 1
+        (first if times[flow.root_identity] <= _EACH else others).append(flow)
+    return [*first, *others][:most]
 
 
 _HOP: Final = (

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hopline.report.read.counting import Floats, Spread, Tally, groups
+from hopline.report.read.ids import flow_of
 from hopline.report.read.system import is_system, without_system
 
 Edge = tuple[str | None, str | None]
@@ -91,7 +92,7 @@ class Moves:
         keys = ["from_node_key", "to_node_key", "identity_key"]
         for row in groups(lost, [*keys, "correlation_key"]) if lost.num_rows else ():
             *key, flow = row[0]
-            self.lost.add(tuple(key), row[1], note=flow)
+            self.lost.add(tuple(key), row[1], note=flow_of(flow))
 
     def _add_latencies(self, batch: pa.RecordBatch) -> None:
         latency = batch["latency_ms"].to_numpy(zero_copy_only=False)

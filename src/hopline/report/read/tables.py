@@ -10,7 +10,7 @@ gone, `scan` raises ChangedError, and whoever reads begins again. Neither Spark 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ _BATCH_ROWS: Final = 1 << 17
 _BUFFER_BYTES: Final = 1 << 20
 
 _TEXT, _COUNT, _REAL, _TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")
+_LENGTH: Final = pa.duration("us")
 _TYPES: Final = {
     **dict.fromkeys(("messages", "sightings", "bytes", "errors", "expired", "sent", "in_time", "late"), _COUNT),
     **dict.fromkeys(("expired_in_flight", "invalid_signatures", "nodes", "callbacks_pending"), _COUNT),
@@ -59,6 +60,13 @@ _TIMES: Final = {
 }
 """The column that says when a row happened; the second one where the first is null."""
 
+_LASTS: Final = {"edges": timedelta(minutes=1), "expiries": timedelta(hours=1), "signatures": timedelta(hours=1)}
+"""How long what a row sums up goes on from there; rows of other tables are of a moment."""
+
+
+_LEFT_OUT: Final = "--only"
+"""What a reason names if a run was told not to make a table."""
+
 
 class ChangedError(Exception):
     """Something that was to be read has been replaced meanwhile."""
@@ -77,7 +85,7 @@ class Tables:
 
     Args:
         path: the folder.
-        since: only what happened then or later; a row of a minute or an hour counts by its beginning.
+        since: only what happened then or later. A row of a minute or an hour is one whole: it counts if a part of it does.
         until: only what happened before.
 
     Raises:
@@ -124,6 +132,9 @@ class Tables:
     def why_empty(self, table: str) -> str:
         """Why there is nothing to read of a table: a sentence without its full stop."""
         if not self.is_made(table):
+            reason = self._reasons.get(table)
+            if reason and _LEFT_OUT not in reason:  # a run was to make it, and there was nothing to make it of
+                return reason
             return f"the table {table} was not made; `hopline pipeline run` without --only makes it"
         if any(self._is_wanted(day) for day in self._state.made[table]) and not self._files[table]:
             return f"the files of the table {table} were deleted"
@@ -150,7 +161,7 @@ class Tables:
             for path in self._files[table]:
                 for batch in _batches(path, wanted):
                     chosen = batch if keys is None else batch.filter(pc.is_in(batch["correlation_key"], keys))
-                    yield self._within(chosen, times).select(list(columns))
+                    yield self._within(chosen, times, _LASTS.get(table)).select(list(columns))
         except FileNotFoundError as error:
             raise ChangedError(table) from error
         except (pa.ArrowException, OSError) as error:
@@ -189,15 +200,22 @@ class Tables:
         until = self.until.astimezone(UTC).date().isoformat() if self.until else "9999"
         return since <= day <= until
 
-    def _within(self, batch: pa.RecordBatch, times: Sequence[str]) -> pa.RecordBatch:
+    def _within(self, batch: pa.RecordBatch, times: Sequence[str], lasts: timedelta | None) -> pa.RecordBatch:
         """Rows of the time that was asked for."""
         if not times:
             return batch
         moment = pc.coalesce(*(batch[name] for name in times))
-        for limit, is_inside in ((self.since, pc.greater_equal), (self.until, pc.less)):
-            if limit is not None:
-                inside = is_inside(moment, pa.scalar(limit, _TIME))
-                batch, moment = batch.filter(inside), moment.filter(inside)
+        if self.since is not None:
+            since = pa.scalar(self.since, _TIME)
+            # By Arrow, and not by Python, whose calendar begins with the year 1.
+            inside = (
+                pc.greater(moment, pc.subtract(since, pa.scalar(lasts, _LENGTH)))
+                if lasts
+                else pc.greater_equal(moment, since)
+            )
+            batch, moment = batch.filter(inside), moment.filter(inside)
+        if self.until is not None:
+            batch = batch.filter(pc.less(moment, pa.scalar(self.until, _TIME)))
         return batch
 
     @cached_property

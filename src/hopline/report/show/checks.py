@@ -5,6 +5,7 @@ from typing import Final
 from hopline.report.read.answers import OUTCOMES, REQUESTS
 from hopline.report.read.audits import STATUSES
 from hopline.report.read.facts import Facts
+from hopline.report.read.ids import flow_of
 from hopline.report.show.charts import bar, legend, split
 from hopline.report.show.html import (
     Column,
@@ -19,8 +20,10 @@ from hopline.report.show.html import (
     numbers,
     of,
     section,
+    sums_of,
     table,
     tag,
+    whole_id,
 )
 from hopline.report.show.words import clean, count, duration, moment, share
 
@@ -101,9 +104,9 @@ def _failures(facts: Facts, top: int) -> Part:
     rows = []
     for (request, kind, pattern), (times, others) in failures[:top]:
         flow, text = facts.answers.failures.note_of((request, kind, pattern)) or (None, pattern)
-        differ = tag("small", " (numbers in it differ)") if others else None
+        differ = (" ", tag("small", "(numbers in it differ)")) if others else None
         said = tag("span", clean(text or "", 300), differ, class_="said")
-        rows.append((key(request), number(times), tag("code", clean(kind or "not readable", 120)), said, key(flow, 20)))
+        rows.append((key(request), number(times), tag("code", clean(kind or "not readable", 120)), said, whole_id(flow)))
     columns = [
         Column("request"),
         *numbers("times"),
@@ -122,7 +125,7 @@ def _unanswered(facts: Facts, top: int) -> Part:
     rows = []
     for (request, outcome), counts in found[:top]:
         at, flow = facts.answers.oldest.get((request, outcome), (None, None))
-        rows.append((key(request), number(counts[0]), _OUTCOMES[outcome], moment(at), key(flow, 20)))
+        rows.append((key(request), number(counts[0]), _OUTCOMES[outcome], moment(at), whole_id(flow_of(flow))))
     columns = [Column("request"), *numbers("times"), Column("because"), Column("first asked (UTC)"), Column("its flow")]
     return joined(heading, table(f"Requests without an answer{of(len(rows), len(found))}", columns, rows))
 
@@ -145,7 +148,7 @@ def expiries(facts: Facts, top: int) -> Html:
         ("late", "arrived too late", late),
         ("never arrived", "never arrived", expired),
     ]
-    whole = _divided([*parts, ("not known", "not captured where they went", rest)], "Messages with a time to live")
+    divided = _divided([*parts, ("not known", "not captured where they went", rest)], "Messages with a time to live")
     types = facts.expiries.types.ordered()
     types.sort(key=lambda item: (-(item[1][2] + item[1][3]), -item[1][0]))
     rows = [
@@ -164,7 +167,7 @@ def expiries(facts: Facts, top: int) -> Html:
         *numbers("sent", "arrived in time", "arrived too late", "never arrived", "time used (p95)"),
     ]
     listed = table(f"By message type and time to live{of(len(rows), len(types))}", columns, rows)
-    return section("expiries", title, lead, whole, listed)
+    return section("expiries", title, lead, sums_of("hour", facts.since, facts.until), divided, listed)
 
 
 def _ttl(ttl_ms: float | None) -> str:
@@ -193,7 +196,7 @@ def losses(facts: Facts, top: int) -> Html:
             joined(key(one), " → ", key(other)),
             key(identity),
             number(counts[0]),
-            key(facts.moves.lost.note_of((one, other, identity)), 20),
+            whole_id(facts.moves.lost.note_of((one, other, identity))),
         )
         for (one, other, identity), counts in lost[: max(top, 20)]
     ]
@@ -227,6 +230,7 @@ def signatures(facts: Facts, top: int) -> Html:
         "Sightings by security domain", [Column("domain"), *numbers(*(_STATUSES[name] for name in shown))], rows
     )
     bad = found.bad.ordered()
+    never = {pair for pair, _ in found.never_valid}
     seen: Part = None
     if bad:
         seen = table(
@@ -234,16 +238,24 @@ def signatures(facts: Facts, top: int) -> Html:
             [Column("verdict"), Column("domain"), Column("seen by"), *numbers("sightings"), Column("an example")],
             (
                 (
-                    _STATUSES.get(status, status),
+                    _verdict(status, is_sure=(domain, node) not in never),
                     key(domain),
                     key(node),
                     number(counts[0]),
-                    key(found.bad.note_of((status, domain, node)), 44),
+                    whole_id(found.bad.note_of((status, domain, node))),
                 )
                 for (status, domain, node), counts in bad[:top]
             ),
         )
-    return section("signatures", title, lead, _divided(parts, "Signatures"), by_domain, seen, _covered(facts))
+    hours = sums_of("hour", facts.since, facts.until)
+    return section("signatures", title, lead, hours, _divided(parts, "Signatures"), by_domain, seen, _covered(facts))
+
+
+def _verdict(status: str, *, is_sure: bool) -> Html:
+    doubt = None
+    if status == "invalid" and not is_sure:
+        doubt = (" ", tag("small", "or the key that was given is wrong: none of this domain is valid there"))
+    return joined(_STATUSES.get(status, status), doubt)
 
 
 def _covered(facts: Facts) -> Part:
@@ -311,7 +323,7 @@ def rejects(facts: Facts, top: int) -> Html:
     rows = []
     for (code, reason), counts in found[:top]:
         event, excerpt = facts.rejects.codes.note_of((code, reason)) or (None, None)
-        example = joined(key(event, 44), tag("small", tag("code", clean(excerpt or "", 60))))
+        example = joined(whole_id(event), " ", tag("small", tag("code", clean(excerpt or "", 60))))
         rows.append(
             (tag("code", clean(code or "")), number(counts[0]), tag("span", clean(reason or ""), class_="said"), example)
         )
@@ -358,9 +370,9 @@ def clocks(facts: Facts, top: int) -> Html:
     ordered = sorted(pairs.items(), key=lambda item: (-max(item[1]), item[0]))
     rows = [(key(ahead), key(behind), duration(max(values))) for (ahead, behind), values in ordered[: max(top, 20)]]
     columns = [Column("the clock of"), Column("is ahead of that of"), *numbers("by")]
+    early = facts.moves.backwards
+    seemed = f"{count(early, 'move')} seemed to end before {'it' if early == 1 else 'they'} began. " if early else ""
     backwards = tag(
-        "p",
-        f"{count(facts.moves.backwards, 'move')} seemed to end before they began. Times of single sightings, such as in the "
-        "chart of traffic, are left as they were recorded.",
+        "p", f"{seemed}Times of single sightings, such as in the chart of traffic, are left as they were recorded."
     )
     return section("clocks", title, lead, backwards, table(f"Differences{of(len(rows), len(ordered))}", columns, rows))

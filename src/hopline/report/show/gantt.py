@@ -5,12 +5,15 @@ from typing import Final
 from hopline.report.read.facts import Facts
 from hopline.report.read.flows import SlowFlow, Step
 from hopline.report.show.charts import Colours, percent
-from hopline.report.show.html import Html, Part, empty, joined, key, more, number, section, tag
+from hopline.report.show.html import Html, Part, empty, joined, key, more, number, section, tag, whole_id
 from hopline.report.show.ticks import time_ticks
 from hopline.report.show.words import NOT_KNOWN, clean, count, duration, moment
 
 _OPEN: Final = 5
 """Flows that are seen at once; the others when asked for."""
+
+_ALIKE: Final = 0.9
+"""Flows of one type that took so much of the slowest one's time are like it."""
 
 
 def flows(facts: Facts, colours: Colours) -> Html:
@@ -29,19 +32,55 @@ def flows(facts: Facts, colours: Colours) -> Html:
         f" of {count(facts.flows.messages, 'message')}: half took at most {duration(values.at(0.5))}, 95 % at most "
         f"{duration(values.at(0.95))}, 99 % at most {duration(values.at(0.99))}",
         ", by the clocks of the nodes as they are. " if facts.moves.worst_skew_ms else ". ",
-        f"In {facts.flows.failed:,} of them something failed; of {facts.flows.incomplete:,} not all was seen.",
+        _troubles(facts.flows.failed, facts.flows.incomplete),
     )
     notes = None
     if facts.moves.worst_skew_ms:
         notes = tag(
             "p", "Clocks of nodes differ: the flows below are each put on one clock, and ordered by that.", class_="unit"
         )
-    drawn = [_flow(flow, colours, place) for place, flow in enumerate(facts.slowest, 1)]
+    order = None
+    if [flow.key for flow in facts.drawn] != [flow.key for flow in facts.slowest]:
+        order = tag("p", "The slowest two of each type come first: what one burst made is all alike.", class_="unit")
+    firsts = {flow.root_identity: flow.key for flow in reversed(facts.drawn)}
+    drawn = [
+        _flow(flow, colours, place, _alike(flow, facts) if firsts[flow.root_identity] == flow.key else "")
+        for place, flow in enumerate(facts.drawn, 1)
+    ]
     rest = more(f"{count(len(drawn) - _OPEN, 'flow')} more", drawn[_OPEN:]) if len(drawn) > _OPEN else None
-    return section("flows", title, lead, text, notes, drawn[:_OPEN] or empty("their steps cannot be read"), rest)
+    return section("flows", title, lead, text, notes, order, drawn[:_OPEN] or empty("their steps cannot be read"), rest)
 
 
-def _flow(flow: SlowFlow, colours: Colours, place: int) -> Html:
+def _troubles(failed: int, incomplete: int) -> str:
+    """What is to be said of flows in which not all is well.
+
+    >>> _troubles(29, 17), _troubles(0, 1), _troubles(0, 0)
+    ('In 29 of them something failed; of 17 not all was seen.', 'Of 1 not all was seen.', '')
+    """
+    clauses = [f"in {failed:,} of them something failed"] if failed else []
+    clauses += [f"of {incomplete:,} not all was seen"] if incomplete else []
+    said = "; ".join(clauses)
+    return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def _alike(flow: SlowFlow, facts: Facts) -> str:
+    """How many others began with the same message type, and how many of them took about as long."""
+    root = facts.flows.roots.get(flow.root_identity)
+    others = root.duration.count - 1 if root else 0
+    if not root or others < 1:
+        return ""
+    said = f"{count(others, 'other flow')} began with it"
+    if flow.raw_ms is not None:  # others were not put on one clock: they cannot be compared
+        return f"{said}."
+    alike = root.duration.count_from(_ALIKE * flow.duration_ms) - 1
+    if alike < 1:
+        return f"{said}, and took less."
+    if others == 1:
+        return f"{said}, and took about as long."
+    return f"{said}; {'all' if alike == others else f'{alike:,}'} of them took about as long."
+
+
+def _flow(flow: SlowFlow, colours: Colours, place: int, alike: str) -> Html:
     scale = time_ticks(flow.duration_ms)
     most = max(float(flow.duration_ms), 1e-9)
     inside = [percent(at / most) for at in scale if at <= most]
@@ -54,9 +93,10 @@ def _flow(flow: SlowFlow, colours: Colours, place: int) -> Html:
         key(flow.root_node, 30),
         tag("span", f" {duration(flow.duration_ms)}", class_="took"),
     )
-    about = [moment(flow.started_at), " UTC · ", count(flow.messages, "message"), " · flow ", tag("code", key(flow.key, 60))]
+    about: list[Part] = [moment(flow.started_at), " UTC · ", count(flow.messages, "message"), " · flow ", whole_id(flow.key)]
     if flow.raw_ms is not None:
         about.append(f" · {duration(flow.raw_ms)} by the clocks as they are")
+    about.append(f" · {alike}" if alike else None)
     rows = [_row(_axis(scale, most), "", "", "axis", hidden=True)]
     rows += [_step(step, most, lines, colours) for step in flow.steps]
     made = tag("div", rows, class_="gantt", role="table", aria_label=clean(f"Steps of flow {flow.key}"))

@@ -5,13 +5,17 @@
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from html import escape
-from typing import Final
+from typing import Final, Literal
 
-from hopline.report.show.words import clean, count, short
+from hopline.report.show.words import clean, count, short, whole
 
 _WHOLE: Final = 24
 """Names up to this length are not broken into lines."""
+
+_LONGEST_ID: Final = 120
+"""Letters of an id that are shown. Those of nodes have 36; a stranger may send any."""
 
 _VOID: Final = frozenset({"br", "col", "link", "meta"})
 
@@ -65,7 +69,16 @@ def key(text: str | None, most: int = 40) -> Html:
     """A name that came over the network. If it is cut, all of it is in its title."""
     shown = short(text, most)
     kind = "key none" if not text else "key" if len(shown) > _WHOLE else "key whole"
-    return tag("span", shown, class_=kind, title=clean(text) if text and shown != text else None)
+    return tag("span", shown, class_=kind, title=_title(text, most))
+
+
+def _title(text: str | None, most: int) -> str | None:
+    return clean(text) if text and short(text, most) != text else None
+
+
+def whole_id(text: str | None) -> Html | str:
+    """The id of a flow or a sighting, all of it: on paper and on a phone no title can be seen. Nothing if there is none."""
+    return tag("span", short(text, _LONGEST_ID), class_="key id", title=_title(text, _LONGEST_ID)) if text else ""
 
 
 def number(value: int, id_: str | None = None) -> Html:
@@ -126,6 +139,12 @@ def empty(reason: str) -> Html:
     return tag(
         "p", tag("b", "Nothing to show. "), f"{sentence}{'' if sentence.endswith(('.', '?')) else '.'}", class_="empty"
     )
+
+
+def sums_of(unit: Literal["hour", "minute"], since: datetime | None, until: datetime | None) -> Html | None:
+    """Which hours or minutes the sums of a section are of, if some time was asked for."""
+    said = whole(unit, since, until)
+    return tag("p", said, class_="caution") if said else None
 
 
 def section(name: str, title: str, lead: Part, *parts: Part) -> Html:

@@ -1,6 +1,7 @@
 """The section on how long it took: percentiles from node to node, and from request to answer."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from hopline.report.read.counting import Key, Spread
 from hopline.report.read.facts import Facts
@@ -10,6 +11,9 @@ from hopline.report.show.charts import spread
 from hopline.report.show.html import Column, Html, Part, empty, joined, key, more, number, numbers, of, section, table, tag
 from hopline.report.show.ticks import time_ticks
 from hopline.report.show.words import count, duration
+
+_MOST_NAMED: Final = 8
+"""Pairs that are named in a sentence."""
 
 
 def latency(facts: Facts, top: int) -> Html:
@@ -29,38 +33,73 @@ def _between_nodes(facts: Facts, most: int) -> Html:
     both, sent, received, lost = facts.moves.ends.total()
     if not both + sent + received + lost:
         return joined(heading, empty("no message but system traffic was seen to go from one node to another"))
-    halves = tag(
-        "p",
-        f"A latency needs both ends: {both:,} of {both + sent + received + lost:,} moves were seen where they began and "
-        f"where they ended. {sent:,} were seen only where they were sent, as nobody captured the receiver; {received:,} "
-        f"only where they arrived, as nobody captured the sender; {lost:,} should have been seen, and were not (see ",
-        tag("a", "lost messages", href="#losses"),
-        ").",
-    )
+    halves = tag("p", _halves(both, sent, received, lost))
     ends = dict(facts.moves.ends.ordered())
 
     def one_end(edge: Pair) -> str:
         _, only_sent, only_received, _ = ends.get(edge, [0, 0, 0, 0])
         return count(only_sent + only_received)
 
-    listed = _listed("Latency between nodes", "from → to", ["measured", "one end only"], facts.moves.spreads, one_end, most)
-    unsure = None
-    if facts.moves.worst_skew_ms and len(facts.moves.uncompared):
-        pairs = [joined(key(edge[0], 24), " → ", key(edge[1], 24)) for edge, _ in facts.moves.uncompared.ordered()[:8]]
-        named = [joined(", " if place else "", pair) for place, pair in enumerate(pairs)]
-        others = f" and {len(facts.moves.uncompared) - 8} more" if len(facts.moves.uncompared) > 8 else ""
-        unsure = tag(
-            "p",
-            "Clocks of nodes differ here, and of some pairs nothing tells by how much, as messages went one way only; their "
-            "latencies are as the clocks say, and may be nonsense: ",
-            named,
-            f"{others}.",
-            class_="caution",
-        )
+    uncompared = dict(facts.moves.uncompared.ordered())
+
+    def why_below(edge: Pair) -> str:
+        if edge in uncompared:
+            return "below 0: the clocks of the two are apart by more than the latency, or the times are too close to tell"
+        return "below 0, though the clocks were compared: the times are too close to tell"
+
+    measured, columns = facts.moves.spreads, ["measured", "one end only"]
+    listed = _listed("Latency between nodes", "from → to", columns, measured, why_below, one_end, most)
     cut = None
     if facts.moves.is_cut:
         cut = tag("p", f"There are more than {MOST_EDGES:,} pairs of nodes; the others were not measured.", class_="unit")
-    return joined(heading, halves, listed or empty("no move was seen at both of its ends"), cut, unsure, _one_sided(ends))
+    shown = listed or empty("no move was seen at both of its ends")
+    return joined(heading, halves, shown, cut, _uncompared(facts), _one_sided(ends))
+
+
+def _halves(both: int, sent: int, received: int, lost: int) -> Html:
+    """Why not all moves have a latency; of what there is none nothing is said."""
+    seen = joined(
+        f"A latency needs both ends: {both:,} of {count(both + sent + received + lost, 'move')} {_were(both)} seen where "
+        f"{_they(both)} began and where {_they(both)} ended."
+    )
+    clauses: list[Html] = []
+    if sent:
+        where = f"{_they(sent)} {_were(sent)} sent, as nobody captured the receiver"
+        clauses.append(joined(f"{sent:,} {_were(sent)} seen only where {where}"))
+    if received:
+        where = f"{_they(received)} arrived, as nobody captured the sender"
+        clauses.append(joined(f"{received:,} {_were(received)} seen only where {where}"))
+    if lost:
+        link = tag("a", "lost messages", href="#losses")
+        clauses.append(joined(f"{lost:,} should have been seen, and {_were(lost)} not (see ", link, ")"))
+    rest = [joined("; " if place else " ", clause) for place, clause in enumerate(clauses)]
+    return joined(seen, rest, "." if rest else None)
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _they(number: int) -> str:
+    return "it" if number == 1 else "they"
+
+
+def _uncompared(facts: Facts) -> Part:
+    """Pairs whose latencies are as good as their clocks, and nothing tells how good these are."""
+    pairs = facts.moves.uncompared.ordered()
+    if not pairs:
+        return None
+    named = [joined(key(edge[0], 24), " → ", key(edge[1], 24)) for edge, _ in pairs[:_MOST_NAMED]]
+    others = f" and {len(pairs) - _MOST_NAMED:,} more" if len(pairs) > _MOST_NAMED else ""
+    doubt = "may be nonsense, for clocks of nodes do differ here" if facts.moves.worst_skew_ms else "right if these agree"
+    return tag(
+        "p",
+        "Nothing compares the clocks of these pairs, as no messages of flows were seen to go both ways on one day. Their "
+        f"latencies are as the clocks say, and {doubt}: ",
+        [joined(", " if place else "", pair) for place, pair in enumerate(named)],
+        f"{others}.",
+        class_="caution" if facts.moves.worst_skew_ms else "unit",
+    )
 
 
 def _one_sided(ends: Mapping[Key, list[int]]) -> Part:
@@ -80,8 +119,12 @@ def _waits(facts: Facts, most: int) -> Html:
     if "callbacks" in facts.empty:
         return joined(heading, empty(facts.empty["callbacks"]))
     caption = "Wait for an answer, as the one who asked saw it"
-    listed = _listed(caption, "request → answer", ["answers"], facts.answers.waits, None, most)
+    listed = _listed(caption, "request → answer", ["answers"], facts.answers.waits, _why_below, None, most)
     return joined(heading, listed or empty("no request was answered"))
+
+
+def _why_below(_pair: "Pair") -> str:
+    return "below 0: seen by two clocks that are apart by more than the wait, or the times are too close to tell"
 
 
 Pair = tuple[str | None, str | None]
@@ -92,10 +135,11 @@ def _listed(
     pairs: str,
     counted: list[str],
     spreads: Mapping[Pair, Spread],
+    why_below: Callable[[Pair], str],
     one_end: Callable[[Pair], str] | None,
     most: int,
 ) -> Html | None:
-    """The busiest pairs, the slowest first."""
+    """The busiest pairs, the slowest first. Nothing takes less than no time: beside what seems to it is said why."""
     busiest = sorted(spreads.items(), key=lambda item: -item[1].count)[:most]
     busiest.sort(key=lambda item: -(item[1].at(0.95) or 0.0))
     if not busiest:
@@ -106,7 +150,7 @@ def _listed(
         low, middle, high = (values.at(part) or 0.0 for part in (0.5, 0.95, 0.99))
         rows.append(
             (
-                joined(key(pair[0], 30), " → ", key(pair[1], 30)),
+                joined(key(pair[0], 30), " → ", key(pair[1], 30), (" ", tag("small", why_below(pair))) if low < 0 else None),
                 *map(duration, (low, middle, high)),
                 spread(low, middle, high, scale, "bad" if pair[1] == EXCEPTION else "ink"),
                 number(values.count),

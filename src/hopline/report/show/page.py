@@ -10,6 +10,7 @@ from typing import Final
 from hopline.report.findings import Finding
 from hopline.report.read.answers import REQUESTS
 from hopline.report.read.facts import Facts
+from hopline.report.read.system import EXCEPTION
 from hopline.report.show import checks, gantt, latency, services, traffic
 from hopline.report.show.charts import Colours
 from hopline.report.show.html import Html, Part, joined, number, tag
@@ -117,8 +118,8 @@ def _left_out(facts: Facts) -> Part:
         f" of the sightings {'is' if facts.seen.system == 1 else 'are'} system traffic of nodes and tools (HOPLINE.*, and "
         "KINO.* without KINO.EXCEPTION), left out of flows, requests, latencies and who talks to whom. To see it: table ",
         tag("code", "messages"),
-        ", column ",
-        tag("code", "is_system"),
+        " where ",
+        tag("code", f"is_system and identity_key <> '{EXCEPTION}'", id="system-where"),
         ".",
         class_="unit",
     )
@@ -171,12 +172,15 @@ def _found(found: Sequence[Finding]) -> Html:
 
 
 def _footer(facts: Facts, now: datetime) -> Html:
-    days = f"{facts.days[0]} to {facts.days[-1]}" if len(facts.days) > 1 else "".join(facts.days) or "none"
+    days = f"{facts.days[0]} to {facts.days[-1]}" if len(facts.days) > 1 else "".join(facts.days)
     return tag(
         "footer",
         tag(
             "p",
-            f"Tables {facts.path}, days {days}, brought up to date by run {facts.run or 'none'}. ",
+            "Made of the tables in the folder ",
+            tag("code", facts.path),
+            f", which {f'are of {days}' if days else 'have no day yet'}",
+            f", brought up to date by run {facts.run}. " if facts.run else ". ",
             f"This page was made {moment(now.astimezone(UTC), digits=0)} UTC.",
         ),
         tag(

@@ -5,7 +5,23 @@ from typing import Final
 from hopline.report.read.facts import Facts
 from hopline.report.read.links import Link
 from hopline.report.show import graph
-from hopline.report.show.html import Column, Html, empty, grave, joined, key, more, number, numbers, of, section, table, tag
+from hopline.report.show.html import (
+    Column,
+    Html,
+    empty,
+    grave,
+    joined,
+    key,
+    more,
+    number,
+    numbers,
+    of,
+    section,
+    sums_of,
+    table,
+    tag,
+    whole_id,
+)
 from hopline.report.show.words import count, duration, short, size
 
 _UNKNOWN: Final = "not captured"
@@ -52,7 +68,7 @@ def services(facts: Facts, top: int) -> Html:
             grave(link.errors),
             grave(link.lost),
             grave(link.expired),
-            key(link.flow, 20) if link.flow else "",
+            whole_id(link.flow),
         )
         for link in links[: max(top * 3, 30)]
     ]
@@ -65,9 +81,9 @@ def services(facts: Facts, top: int) -> Html:
         ],
         rows,
     )
-    return section(
-        "services", title, lead, figure, caption, more("The graph as a table", listed), _types(facts, max(top, 20))
-    )
+    minutes = sums_of("minute", facts.since, facts.until)
+    graph_as_table = more("The graph as a table", listed)
+    return section("services", title, lead, minutes, figure, caption, graph_as_table, _types(facts, max(top, 20)))
 
 
 def _types(facts: Facts, most: int) -> Html:
@@ -79,19 +95,29 @@ def _types(facts: Facts, most: int) -> Html:
     rows = [
         (
             joined(
-                key(link.source), " → ", key(link.target) if link.target else tag("span", "no answer", class_="key none")
+                key(link.source), " → ", key(link.target) if link.target else tag("span", _silence(link), class_="key none")
             ),
-            number(link.messages),
+            number(link.messages) if link.target else tag("b", number(link.messages), class_="bad-text"),
             grave(link.errors),
-            grave(link.lost),
-            grave(link.expired),
-            key(link.flow, 20) if link.flow else "",
+            grave(link.expired if link.target else 0),
+            whole_id(link.flow),
         )
         for link in links[:most]
     ]
-    columns = [Column("cause → effect"), *numbers("times", "failures", "unanswered", "too late"), Column("example flow")]
+    columns = [Column("cause → effect"), *numbers("times", "failures", "answered too late"), Column("example flow")]
     caption = f"From request to answer, and from what arrived to what was sent because of it{of(len(rows), len(links))}"
     return joined(heading, table(caption, columns, rows))
+
+
+def _silence(link: Link) -> str:
+    """What became of requests without an answer: of some the time is over, to others one may still come.
+
+    >>> [_silence(Link("A", None, None, 5, 0, 0, lost, expired)) for lost, expired in ((0, 5), (5, 0), (2, 3), (0, 0))]
+    ['no answer, time is over', 'no answer yet', 'no answer (time is over for 3, not yet for 2)', 'no answer']
+    """
+    if link.lost and link.expired:
+        return f"no answer (time is over for {link.expired:,}, not yet for {link.lost:,})"
+    return "no answer, time is over" if link.expired else "no answer yet" if link.lost else "no answer"
 
 
 def _named(end: str | None) -> str:
@@ -105,8 +131,10 @@ def _arrow(link: Link, facts: Facts) -> graph.Arrow:
     words = [f"{short(source, 40)} → {short(target, 40)}: {count(link.messages, 'message')}"]
     if measured:
         middle = measured.at(0.95)
-        words.append(f"p50 {duration(measured.at(0.5))}, p95 {duration(middle)}")
-        label += f" · {duration(middle)}"
+        is_below = (measured.at(0.5) or 0.0) < 0
+        why = " (below 0: see how long it took)" if is_below else ""
+        words.append(f"p50 {duration(measured.at(0.5))}, p95 {duration(middle)}{why}")
+        label += f" · {duration(middle)}" if (middle or 0.0) >= 0 else ""  # no room to say why
     wrong = (("failure", "failures", link.errors), ("lost", "lost", link.lost), ("too late", "too late", link.expired))
     words += [count(value, one, many) for one, many, value in wrong if value]
     if link.bad:

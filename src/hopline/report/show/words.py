@@ -9,7 +9,7 @@ Names come from a network: what is not printable, or would turn the direction of
 import contextlib
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 NOT_KNOWN: Final = "not known"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,6 +102,24 @@ def moment(at: datetime | int | None, *, digits: int = 3) -> str:
             return "after the year 9999" if number > 0 else "before the year 1"
     text = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"
     return text[: len(text) - 6 + digits] if digits else text[:-7]
+
+
+def whole(unit: Literal["hour", "minute"], since: datetime | None, until: datetime | None) -> str:
+    """What is to be said of numbers that are kept by the hour or minute, if some time was asked for.
+
+    >>> whole("hour", datetime(2026, 11, 15, 9, 20, tzinfo=UTC), datetime(2026, 11, 15, 10, 1, tzinfo=UTC))
+    'These numbers are of whole hours: from 2026-11-15 09:00 until before 2026-11-15 11:00 UTC.'
+    >>> whole("minute", datetime(2026, 11, 15, 9, 20, tzinfo=UTC), None), whole("minute", None, None)
+    ('These numbers are of whole minutes: from 2026-11-15 09:20 on, UTC.', '')
+    """
+    step = timedelta(hours=1) if unit == "hour" else timedelta(minutes=1)
+    us = step // timedelta(microseconds=1)
+    first = moment((since - _EPOCH) // step * us, digits=0).removesuffix(":00") if since else ""
+    last = moment(-((_EPOCH - until) // step) * us, digits=0).removesuffix(":00") if until else ""
+    if not first and not last:
+        return ""
+    when = f"from {first} until before {last} UTC" if first and last else f"from {first} on, UTC" if first else ""
+    return f"These numbers are of whole {unit}s: {when or f'until before {last} UTC'}."
 
 
 def size(number: int) -> str:

@@ -20,8 +20,9 @@ def pytest_collection_modifyitems(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(300))  # the first one waits for the JVM, beside the other tests
-            # One worker gets a whole file: what its tests share is made once.
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            # One worker has the session, and so one JVM warms up and what tests share is made once; others do the rest.
+            if "spark" in item.fixturenames:
+                item.add_marker(pytest.mark.xdist_group("spark"))
             if item.path.name in ("test_cluster.py", "test_chaos.py"):
                 item.add_marker(pytest.mark.heavy)
 

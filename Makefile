@@ -11,7 +11,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
 # Each worker takes a second to start; more than four do not pay.
-# Tests of one group, such as those of a file that share what Spark made, stay with one worker.
+# Tests of one group, such as those that share the session of Spark, stay with one worker.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.

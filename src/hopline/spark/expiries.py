@@ -45,7 +45,7 @@ def expiries(fates: DataFrame) -> DataFrame:
 def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
     """What became of each message that has a TTL.
 
-    The columns are message_uid, occurrence, correlation_key, identity_key, hour, ttl_ms, fate (in_time, late,
+    The columns are message_uid, occurrence, correlation_key, identity_key, first_ns, hour, ttl_ms, fate (in_time, late,
     expired_in_flight, or null if nobody knows), and budget_used: the share of the TTL, of those that came.
 
     Args:
@@ -75,6 +75,7 @@ def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
         *_MESSAGE,
         "correlation_key",
         "identity_key",
+        sf.col("first.seen_ns").alias("first_ns"),
         sf.date_trunc("hour", timestamp_of(sf.col("first.seen_ns"))).alias("hour"),
         sf.when(ttl_ms < 0, -1.0).otherwise(sf.ceil(ttl_ms).cast("double")).alias("ttl_ms"),
         fate.alias("fate"),

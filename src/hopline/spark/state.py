@@ -12,7 +12,7 @@ up for by the next run that makes this table. This file reads no capture and sta
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -21,6 +21,9 @@ from hopline.wire import TtlUnit
 
 VERSION: Final = 1
 """Of what stands here; whoever finds a later one leaves it alone."""
+
+LONGEST_REACH_S: Final = 12 * 3600
+"""Of what is on two days: half a day, for both days have to come to the same (`midnight.py`)."""
 
 Offset = dict[str, Any]
 """How far each segment was taken, as `offsets.Taken` writes it."""
@@ -54,7 +57,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     v3_ttl: TtlUnit = "ms"
     bodies: bool = False
-    reach_s: int = 6 * 3600
+    reach_s: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_REACH_S)] = 6 * 3600
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ def folders(tmp_path):
         (["--keys", "/nowhere"], "cannot read /nowhere"),
         (["--v3-ttl", "seconds"], "'seconds' is not one of"),
         (["--reach", "6"], "--reach must be a duration"),
-        (["--reach", "1000h"], "--reach must be a duration"),
+        (["--reach", "13h"], "--reach must be a duration from 0s to 12h"),
         (["--master", "nonsense"], "SPARK_BAD_MASTER: 'nonsense' is no master of Spark"),
         (["--master", "local[x]"], "SPARK_BAD_MASTER: 'local[x]' is no master of Spark"),
         (["--master", ""], "SPARK_BAD_MASTER: '' is no master of Spark"),

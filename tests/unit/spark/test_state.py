@@ -23,7 +23,9 @@ def test_it_survives_the_disk():
     assert (state.rows_of("messages"), state.rows_of("flows"), state.days_of("flows")) == (3, 0, {})
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"layers": 1}', b"\xff", b'{"version": 99}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"layers": 1}', b"\xff", b'{"version": 99}', b'{"terms": {"reach_s": 43201}}']
+)
 def test_what_is_no_state_is_said_to_be_none(data):
     with pytest.raises(TablesError) as caught:
         read_state(data)

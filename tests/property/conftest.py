@@ -3,11 +3,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-# How long an example takes is the machine's affair, and no property of ours.
-settings.register_profile("hopline", deadline=None)
-settings.load_profile("hopline")
 
 
 def pytest_collection_modifyitems(items):

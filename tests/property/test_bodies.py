@@ -12,7 +12,7 @@ from tests.strategies import LAYOUTS, any_frames, messages_with_extras
 
 
 @pytest.mark.parametrize(("name", "variant"), [pytest.param(*layout, id="-".join(layout)) for layout in LAYOUTS])
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data(), most=st.integers(0, 3))
 def test_a_cut_message_differs_in_its_body_only(name: FormatName, variant: str, data: st.DataObject, most: int) -> None:
     message, extra = data.draw(messages_with_extras(name, variant))
@@ -26,7 +26,6 @@ def test_a_cut_message_differs_in_its_body_only(name: FormatName, variant: str, 
     assert kept.body_size == (None if kept.body_kept == "whole" else len(whole.message.body))
 
 
-@settings(deadline=None)
 @given(frames=any_frames, most=st.integers(0, 3))
 def test_what_cannot_be_cut_is_refused(frames: list[bytes], most: int) -> None:
     try:

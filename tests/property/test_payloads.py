@@ -18,7 +18,7 @@ from tests.strategies import blobs, i32s, i64s, texts, u16s
 
 ERAS: tuple[FormatName, ...] = ("v3", "v4", "v5", "v6")
 
-generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+generous = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 # Lengths of time: whole units, the edges of one, and anything else.
 spans = st.one_of(

@@ -87,5 +87,5 @@ class Routes(RuleBasedStateMachine):
             assert {node for choice in rounds for node in choice.remote} == there
 
 
-Routes.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Routes.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestRoutes = Routes.TestCase

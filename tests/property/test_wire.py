@@ -26,7 +26,7 @@ from tests.vectors.golden import (
 each_layout = pytest.mark.parametrize(
     ("name", "variant"), [pytest.param(*layout, id="-".join(layout)) for layout in LAYOUTS]
 )
-generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+generous = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def selectors(value: Message | Selected) -> tuple[object, ...]:

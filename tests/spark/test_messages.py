@@ -5,6 +5,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from hopline.spark import messages, trails
+from hopline.spark.repeated import repeated, sift
 from hopline.spark.tables import MESSAGES
 from hopline.wire import RoutingEntry, encode
 from tests.spark.generator import Network, Node, Parcel
@@ -27,7 +28,7 @@ def test_the_body_is_there_only_if_it_was_asked_for(spark):
 
 
 @pytest.mark.parametrize("stands", ["alone", "in halves"])
-def test_what_stands_wrong_is_found_and_put_right(spark, stands):
+def test_what_stands_wrong_is_found_and_put_right(spark, stands, tmp_path):
     world = made(spark)
     if stands == "alone":
         alone = {name: sf.lit(value).cast(MESSAGES.schema[name].dataType) for name, value in messages.ALONE.items()}
@@ -40,8 +41,12 @@ def test_what_stands_wrong_is_found_and_put_right(spark, stands):
         ("event_id", "occurrence"),
         ("event_id", "trail_order", "wire_trail", "trail", "origin_key", "parent_trail"),
     )
+    before.repartition(3).write.parquet(str(tmp_path / "before"))
+    parts = [sift(str(path)) for path in (tmp_path / "before").glob("*.parquet")]
+    assert len(parts) > 1
+    uids = spark.createDataFrame([(uid,) for uid in repeated(parts).to_pylist()], "uid binary")
     found = {
-        number: messages.renumbered(before, messages.find_repeated(before)),
+        number: messages.renumbered(before, uids),
         trail: trails.reread(before),
     }
     for columns, changed in found.items():

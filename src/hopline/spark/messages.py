@@ -9,7 +9,7 @@ for many: its copies for several peers pass several places, and so have the same
 actors pass one place; there the number is that of the message that was spread, which is the last one before them.
 
 `finish` makes the table in one step, and moves all rows by their fingerprint. Where there are many, few of them need another
-number than the first: `find_repeated` and `renumbered` tell which (`window.py`). This file knows no other table.
+number than the first: `repeated.py` and `renumbered` tell which (`window.py`). This file knows no other table.
 """
 
 from typing import Final
@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
+from hopline.spark.repeated import UID_BYTES
 from hopline.spark.tables import MESSAGES, conform
 from hopline.spark.trails import restore
 
@@ -45,34 +46,22 @@ def finish(sightings: DataFrame) -> DataFrame:
     return conform(restore(rows, sightings), MESSAGES, without=() if "body" in sightings.columns else ("body",))
 
 
-def find_repeated(messages: DataFrame) -> DataFrame:
-    """Keys of where equal messages passed more than once, or were thought to have: only there numbers may be wrong.
-
-    All other messages have the number 0. A few keys too many do no harm, so that they may be hashes.
-    """
-    rows = _placed(messages).select(_key().alias("key"), "occurrence")
-    found = rows.groupBy("key").agg(sf.count("*").alias("count"), sf.max("occurrence").alias("most"))
-    return found.where((sf.col("count") > 1) | (sf.col("most") > 0)).select("key")
-
-
 def renumbered(messages: DataFrame, repeated: DataFrame) -> DataFrame:
     """Those messages whose number is not the one that they should have, with that one.
 
     Args:
         messages: all there are, with some number each.
-        repeated: of `find_repeated`.
+        repeated: `uid`, how fingerprints begin that passed a place more than once, or were thought to have. Only there
+            numbers may be wrong: all others have the number 0. A few too many do no harm.
     """
-    rows = _placed(messages).join(repeated, _key() == sf.col("key"), "left_semi").withColumn("_stood", sf.col("occurrence"))
+    is_repeated = sf.substring("message_uid", 1, UID_BYTES) == sf.col("uid")
+    rows = _placed(messages.join(repeated, is_repeated, "left_semi")).withColumn("_stood", sf.col("occurrence"))
     return rows.withColumn("occurrence", _number()).where(sf.col("occurrence") != sf.col("_stood"))
 
 
 def _number() -> Column:
     order = Window.partitionBy(*_PLACE).orderBy("seen_ns", "seq", "event_id").rowsBetween(Window.unboundedPreceding, 0)
     return sf.greatest(sf.sum(_starts().cast("int")).over(order) - 1, sf.lit(0)).cast("int")
-
-
-def _key() -> Column:
-    return sf.xxhash64(*_PLACE)
 
 
 def _placed(rows: DataFrame) -> DataFrame:

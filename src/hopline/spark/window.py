@@ -2,8 +2,8 @@
 
 Theory of operation. What one sighting alone tells is written once, by who decodes it (`parts.py`). What it takes several
 sightings to know - which of equal messages it is, and the order of its trail - concerns few of them: those that are not as
-they were written. Spark finds these, by a few narrow columns (`messages.py`, `trails.py`); then only the parts with such
-rows in them are bound anew, by Python workers, and all others are taken as they are. Nothing wide is ever moved.
+they were written. These are found by a few narrow columns (`repeated.py`, `messages.py`, `trails.py`); then only the parts
+with such rows in them are bound anew, by Python workers, and all others are taken as they are. Nothing wide is ever moved.
 
     stage    news -> parts by day: each sighting as if it were the only one
     make     parts, new ones and those of the table -> the parts of a window
@@ -12,7 +12,7 @@ Small parts are bound together on the way, so that a stream does not leave thous
 This file knows no rule of the table.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,9 +28,10 @@ from hopline.capture.tables import MESSAGES as CAPTURED
 from hopline.spark import shelves
 from hopline.spark.disk import Disk
 from hopline.spark.gone import Gone
-from hopline.spark.messages import ALONE, find_repeated, renumbered
+from hopline.spark.messages import ALONE, renumbered
 from hopline.spark.news import News
 from hopline.spark.parts import FULL, PARQUET, Change, Source, Span, Written, bind, write_parts
+from hopline.spark.repeated import AT_ONCE, keep, repeated, sift, stretch
 from hopline.spark.shelves import PASSING
 from hopline.spark.tables import MESSAGES
 from hopline.spark.trails import OLD_FORMATS, reread
@@ -129,13 +130,14 @@ class Window:
     def _work(self, passing: str) -> list[DataFrame]:
         """What is to be bound anew, and what is to be changed in it."""
         rows = self._rows("_metadata.file_name", "_metadata.row_index")
-        keys = find_repeated(self._rows())
+        found = self._repeated(f"{passing}-sifted")
         path = str(self._disk.path_of(passing))
         # To files, because it matters how many there are: few are sent to every task, and without any that is all.
-        keys.write.option("compression", PASSING).parquet(path)
+        found.write.option("compression", PASSING).parquet(path)
+        self._disk.clear(f"{passing}-sifted")
         work = []
         if shelves.rows_in(self._disk, passing):
-            work.append(self._change("occurrence", renumbered(rows, self._spark.read.schema(keys.schema).parquet(path))))
+            work.append(self._change("occurrence", renumbered(rows, self._spark.read.schema(found.schema).parquet(path))))
         if any(part.first_format in OLD_FORMATS for part in self._parts):
             work.append(self._change("trail", reread(rows)))
         must = [place for place, target in enumerate(self._targets) if not target.is_one_whole]
@@ -143,6 +145,26 @@ class Window:
             places = self._spark.range(len(must)).select(sf.get(sf.lit(must), "id").alias("target"))
             work.append(places.select("target", *(sf.lit(None).cast(kind).alias(name) for name, kind in _TOLD.items())))
         return work
+
+    def _repeated(self, passing: str) -> DataFrame:
+        """Fingerprints that occur more than once somewhere, as `renumbered` asks for them; work for Python workers."""
+        paths = [str(self._disk.path_of(part.name)) for part in self._parts]
+        folder, count = str(self._disk.path_of(passing)), -(-sum(part.rows for part in self._parts) // AT_ONCE)
+
+        def sift_part(number: int) -> pa.RecordBatch:
+            return pa.record_batch({"path": [keep(sift(paths[number]), folder)]})
+
+        def compare_all(_: int) -> pa.RecordBatch:
+            return pa.record_batch({"uid": repeated(map(sift, paths))})
+
+        if count <= 1:
+            return _in_workers(self._spark, 1, compare_all, "uid binary")
+        kept = [row.path for row in _in_workers(self._spark, len(paths), sift_part, "path string").collect()]
+
+        def compare_stretch(number: int) -> pa.RecordBatch:
+            return pa.record_batch({"uid": repeated(stretch(path, number, count) for path in kept)})
+
+        return _in_workers(self._spark, count, compare_stretch, "uid binary")
 
     def _rows(self, *where: str) -> DataFrame:
         """All rows of the window, and where they stand."""
@@ -186,6 +208,16 @@ class Window:
         # A number of tasks, so that Spark does not think that so few rows are little work.
         shared = work.repartition(len(sources), "target").groupBy("target")
         return {row.target: row.name for row in shared.applyInArrow(bind_target, "target bigint, name string").collect()}
+
+
+def _in_workers(spark: SparkSession, count: int, do: Callable[[int], pa.RecordBatch], schema: str) -> DataFrame:
+    """What Python workers make of the numbers from 0 on, each a task of its own."""
+
+    def do_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from map(do, batch["id"].to_pylist())
+
+    return spark.range(0, count, 1, count).mapInArrow(do_all, schema)
 
 
 _TOLD: Final[dict[str, DataType | str]] = {

@@ -1,7 +1,7 @@
 """The holes of a stream: whatever the order, what is missing and what came twice is what a set would say."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hopline.capture.holes import MOST_LISTED, Gap, Holes
@@ -14,7 +14,6 @@ def gaps_of(missing: set[int]) -> list[Gap]:
     return [Gap(first, next(n for n in range(first, first + 100) if n + 1 not in missing)) for first in firsts]
 
 
-@settings(deadline=None)
 @given(batches, st.integers(1, 40))
 def test_it_says_what_a_set_would_say(batches: list[np.ndarray], first: int) -> None:
     holes, come = Holes(first), set()
@@ -27,7 +26,6 @@ def test_it_says_what_a_set_would_say(batches: list[np.ndarray], first: int) -> 
     assert holes.last == max(come | {first - 1})
 
 
-@settings(deadline=None)
 @given(st.permutations(range(1, 31)), st.integers(1, 5))
 def test_all_numbers_in_any_order_leave_no_hole(order: list[int], size: int) -> None:
     holes = Holes(1)

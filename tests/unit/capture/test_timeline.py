@@ -67,7 +67,7 @@ def test_more_rows_than_are_objects_at_once(tmp_path: Path) -> None:
     assert times(tmp_path) == sorted([*range(0, 3000, 3), *range(2999, 0, -3)])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=4), max_size=3), max_size=4))
 def test_any_segments_come_out_sorted(tmp_path_factory, found: list[list[list[int]]]) -> None:
     path = tmp_path_factory.mktemp("captures")

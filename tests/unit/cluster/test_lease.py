@@ -1,7 +1,7 @@
 """The lease of several rendezvous: protocol 3.8, rule by rule. Chance and chaos are in `tests/simulation`."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hopline.cluster import LeaseMember, LeaseTimes, utc_ticks
@@ -484,7 +484,6 @@ anything = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | anything, max_size=40))
 def test_whatever_comes_the_member_goes_on(messages):
     """It never fails, always has something to do later, and its promises never fall."""

@@ -1,6 +1,6 @@
 """The register: protocol 3.8, what a member answers to reads and writes of the lease."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hopline.cluster import Register, ballot_of, rank_of
@@ -23,7 +23,6 @@ def test_ballots_compare_by_time_then_number_then_identity():
     assert sorted(ballots, key=rank_of, reverse=True) == ballots[::-1]
 
 
-@settings(deadline=None)
 @given(ranks)
 def test_a_ballot_survives_its_rank(rank):
     assert rank_of(ballot_of(rank)) == rank
@@ -34,7 +33,6 @@ def test_nothing_is_written_at_first():
     assert (register.promised, register.written, register.lease) == (NULL, NULL, None)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), ranks), max_size=30))
 def test_answers_follow_the_rules_of_the_reference(requests):
     """Against the rules as the protocol states them: with two ballots, for reads and for writes."""

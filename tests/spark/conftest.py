@@ -13,6 +13,9 @@ from hopline.spark.session import spark_session
 HERE = Path(__file__).parent
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "captures"
 
+MANY = 60
+"""Tests with a session, from which on its JVM is worth compiling for."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
@@ -28,15 +31,19 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory) -> Iterator[SparkSession]:
-    """The session, as commands make it for little data, on two cores; `made.py` has one for more."""
+def spark(request, tmp_path_factory) -> Iterator[SparkSession]:
+    """The session, as commands make it for little data, on two cores; `made.py` has one for more.
+
+    With all tests the JVM lives for a hundred runs, and then it pays to compile well: from the tenth on.
+    """
     place = tmp_path_factory.mktemp("spark")
+    has_many = sum("spark" in item.fixturenames for item in request.session.items) >= MANY
     session = spark_session(
         "local[2]",
         app="hopline tests",
         conf={
             **FOR_LITTLE,
-            **JVM_FOR_LITTLE,
+            **({} if has_many else JVM_FOR_LITTLE),
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "local"),
         },

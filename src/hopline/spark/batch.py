@@ -272,9 +272,11 @@ class Batch:
         shelves.write_day(tables.table(name), self._disk, shelf, day, self._id)
         self._place(name, day, shelves.folder_of(shelf, day))
 
-    def _keeper(self, spark: SparkSession, day: str) -> Keep:
+    def _keeper(self, spark: SparkSession, when: str) -> Keep:
+        """Keeps what belongs to some time: a day, or ever."""
+
         def keep(name: str, rows: DataFrame) -> DataFrame:
-            path = self._warehouse.path_of(self._shelf(f"{name}/{day}"))
+            path = self._warehouse.path_of(self._shelf(f"{name}/{when}"))
             rows.write.option("compression", shelves.PASSING).parquet(path)
             return spark.read.schema(rows.schema).parquet(path)
 
@@ -303,7 +305,8 @@ class Batch:
         self._made.pop(ROUTES.name, None)
         if ROUTES.name in self._only:
             clocks = self._facts(spark, CLOCKS, made=self._shelf(f"tables/{CLOCKS.name}"))
-            found = routes(self._facts(spark, SENDERS), self._facts(spark, ANNOUNCEMENTS), clocks)
+            keep = self._keeper(spark, "ever")
+            found = routes(self._facts(spark, SENDERS), self._facts(spark, ANNOUNCEMENTS), clocks, keep)
             shelf = self._shelf(f"tables/{ROUTES.name}")
             shelves.write_day(found, self._disk, shelf, "", self._id)
             self._place(ROUTES.name, "", shelf)

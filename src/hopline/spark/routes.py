@@ -40,6 +40,7 @@ from hopline.payload.service import (
     read_service,
 )
 from hopline.spark.hops import ns_of, timestamp_of
+from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.nodes import names
 from hopline.spark.tables import ROUTES, conform
 
@@ -81,20 +82,27 @@ _SILENCE_NS: Final = 600_000_000_000
 _ROUTE: Final = ("route_node", "receiver_key", "receiver_kind", "identity_key", "version", "partition_key", "domain")
 
 
-def routes(messages: DataFrame, announcements: DataFrame | None = None, skews: DataFrame | None = None) -> DataFrame:
+def routes(
+    messages: DataFrame,
+    announcements: DataFrame | None = None,
+    skews: DataFrame | None = None,
+    keep: Keep = as_it_is,
+) -> DataFrame:
     """The table `routes`.
 
     Args:
         messages: the table, for the names of nodes.
         announcements: the same sightings with their bodies, at least those of IDENTITIES; by default `messages` has them.
         skews: of `hops.skews`, for the clocks of those who saw what the announced node did not; without it they are equal.
+        keep: keeps what is looked at more than once, here what was announced: what opened routes, and what ended them.
     """
     rows = messages if announcements is None else announcements
     is_ours = (sf.col("version") == SERVICE_VERSION) & (sf.col("partition_key") == "")
     rows = rows.where(sf.col("identity_key").isin(*IDENTITIES) & is_ours)
     bodies = rows.select("message_uid", "identity", "format", "body").dropDuplicates(["message_uid"])
     said = bodies.mapInArrow(_read_announcements, _SAID_DDL)
-    return _intervals(_changes(_events(rows, said, names(messages), skews), said))
+    told = _events(rows, said, names(messages), skews).join(said, "message_uid")
+    return _intervals(_changes(keep("announced", told)))
 
 
 def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame | None) -> DataFrame:
@@ -134,9 +142,8 @@ def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame
     return sightings.groupBy(*event, "time").agg(said_ns.alias("said_ns"))
 
 
-def _changes(events: DataFrame, said: DataFrame) -> DataFrame:
+def _changes(told: DataFrame) -> DataFrame:
     """For each route what opened and what ended it, in its time."""
-    told = events.join(said, "message_uid")
     opened = told.where("opens").select(*_ROUTE, "said_ns", "said_by", "node_uri")
     known = opened.select(*_ROUTE).distinct()
     ended = told.where("not opens").select(

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+from pyspark.sql import functions as sf
 
 from hopline.spark import callbacks, expiries, flows, hops
-from hopline.wire import Distribution, Message
+from hopline.wire import Distribution, Message, RoutingEntry
 from tests.spark.small import Story, output, request
 
 ZEROS = b"00000000-0000-0000-0000-000000000000"
@@ -74,6 +75,52 @@ def control_traffic_over_midnight(story: Story) -> None:
     story.see("W2", "wire_in", 1, ping)
 
 
+def control(body: bytes, domain: str = "") -> Message:
+    return Message(identity=b"KINO.X", version=1, correlation_id=ZEROS, body=body, domain=domain)
+
+
+def control_traffic_of_two_domains(story: Story) -> None:
+    """It is sent for both before the first comes."""
+    for at_ms, domain in ((1000, "a"), (1010, "b")):
+        story.see("W1", "wire_out", at_ms, control(b"domains", domain))
+        story.see("W2", "wire_in", at_ms + 15, control(b"domains", domain))
+
+
+def control_traffic_inside_a_node(story: Story) -> None:
+    for at_ms, tap in enumerate(("wire_out", "wire_out", "wire_in", "wire_in")):
+        story.see("W1", tap, 2000 + at_ms, control(b"inside"))
+
+
+def control_traffic_that_is_passed_on_and_comes_again(story: Story) -> None:
+    """From a node that was not captured, by one that was to another, and seconds later from the first again."""
+    story.see("W3", "wire_in", 3000, control(b"again"))
+    story.see("W3", "wire_out", 3001, control(b"again"))
+    story.see("W2", "wire_in", 3002, control(b"again"))
+    story.see("W3", "wire_in", 9000, control(b"again"))
+
+
+def a_node_that_comes_back_under_its_name(story: Story) -> None:
+    """Imported captures name nodes as they like: both are the same nodes there, and have new identities on the wire."""
+    for turn in (1, 2):
+        sender, receiver = f"from {turn}".encode(), f"to {turn}".encode()
+        told = Message(
+            identity=b"NOTIFY",
+            version=1,
+            correlation_id=ZEROS,
+            body=b"n0",
+            distribution=Distribution.BROADCAST,
+            hops=1,
+            routing=(RoutingEntry("tcp://W5:1", sender),),
+        )
+        for tap, node, peer, at_ms in (("wire_out", "W5", receiver, 0), ("wire_in", "W6", b"\0%d" % turn, 3)):
+            story.see(node, tap, 10_000 * turn + at_ms, msgspec.structs.replace(told, socket_identity=peer))
+        for node, identity, at_ms in (("W5", sender, 20), ("W6", receiver, 30)):  # so that both are known
+            said = Message(
+                identity=b"HI", version=1, correlation_id=identity, hops=1, routing=(RoutingEntry("u", identity),)
+            )
+            story.see(node, "wire_out", 10_000 * turn + at_ms, said)
+
+
 @pytest.fixture(scope="module")
 def tables(spark, tmp_path_factory):
     story = Story()
@@ -87,6 +134,10 @@ def tables(spark, tmp_path_factory):
         what_a_router_saw,
         equal_messages_that_one_end_saw_before_the_other,
         control_traffic_over_midnight,
+        control_traffic_of_two_domains,
+        control_traffic_inside_a_node,
+        control_traffic_that_is_passed_on_and_comes_again,
+        a_node_that_comes_back_under_its_name,
     ):
         tell(story)
     return story.tables(spark, tmp_path_factory.mktemp("small"))
@@ -161,3 +212,33 @@ def test_clocks_are_not_told_by_messages_that_occur_again(found_hops):
 def test_control_traffic_meets_over_midnight(found_hops):
     (row,) = [row for row in found_hops if row.identity_key == "KINO.PING"]
     assert (row.from_node_key, row.to_node_key, row.latency_ms, row.matched_by) == ("W1", "W2", 2.0, "time")
+
+
+def moves_of(tables, body):
+    """Who sent and who got what has a body, and how many milliseconds it took."""
+    uids = [
+        row.message_uid for row in tables.messages.where(sf.col("body") == body).select("message_uid").distinct().collect()
+    ]
+    (uid,) = uids
+    rows = hops.hops(tables.moves.where(sf.col("message_uid") == uid)).collect()
+    return sorted(((row.kind, row.from_node_key, row.to_node_key, row.latency_ms, row.lost) for row in rows), key=str)
+
+
+def test_control_traffic_stays_in_its_domain(tables):
+    assert moves_of(tables, b"domains") == [("network", "W1", "W2", 15, False)] * 2
+
+
+def test_each_of_two_that_come_belongs_to_a_sending_of_its_own(tables):
+    assert moves_of(tables, b"inside") == [("local", "W1", "W1", 2, False)] * 2
+
+
+def test_what_a_node_has_passed_on_is_not_what_comes_to_it_again(tables):
+    assert moves_of(tables, b"again") == [
+        ("network", "W3", "W2", 1, False),
+        ("network", None, "W3", None, False),
+        ("network", None, "W3", None, False),
+    ]
+
+
+def test_nodes_that_come_back_under_their_names_lose_nothing(tables):
+    assert moves_of(tables, b"n0") == [("network", "W5", "W6", 3, False)] * 2

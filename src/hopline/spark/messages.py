@@ -5,8 +5,9 @@
 
 Theory of the occurrence. Equal messages that pass the same place - node, tap, hop and peer - are numbered in the order of
 time. The n-th that a node sends meets the n-th that its peer gets, and no clocks are compared. A broadcast is one message
-for many: its copies for several peers pass several places, and so have the same number. Inside a node its copies for several
-actors pass one place; there the number is that of the message that was spread, which is the last one before them.
+for many: its copies for several peers pass several places, and so have the same number; where it comes, the peer is who sent
+it, as its trail says. Inside a node its copies for several actors have the number of the message that was spread, which is
+the last one before them.
 
 `finish` makes the table in one step, and moves all rows by their fingerprint. Where there are many, few of them need another
 number than the first: `repeated.py` and `renumbered` tell which (`window.py`). This file knows no other table.
@@ -18,14 +19,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
+from hopline.spark.nodes import AWAY, CAME
 from hopline.spark.repeated import UID_BYTES
 from hopline.spark.tables import MESSAGES, conform
 from hopline.spark.trails import restore
 
-_PLACE: Final = ("message_uid", "_place")
-"""Where equal messages are numbered: the place is node, tap, hop and peer as one number, as rows are sorted by it."""
-
-_AWAY: Final = ("scaleout_out", "wire_out")
 _COPIES: Final = ("router_in", "actor_in", "hub_in")
 """Taps that a broadcast inside a node passes once for each who gets it."""
 
@@ -42,7 +40,7 @@ def finish(sightings: DataFrame) -> DataFrame:
             to be unknown; then copies of a broadcast to several peers cannot be told from equal messages.
     """
     rows = sightings if "peer_key" in sightings.columns else sightings.withColumn("peer_key", sf.lit(None).cast("string"))
-    rows = _placed(rows).repartition("message_uid").withColumn("occurrence", _number())
+    rows = _numbered(rows.repartition("message_uid"))
     return conform(restore(rows, sightings), MESSAGES, without=() if "body" in sightings.columns else ("body",))
 
 
@@ -55,25 +53,39 @@ def renumbered(messages: DataFrame, repeated: DataFrame) -> DataFrame:
             numbers may be wrong: all others have the number 0. A few too many do no harm.
     """
     is_repeated = sf.substring("message_uid", 1, UID_BYTES) == sf.col("uid")
-    rows = _placed(messages.join(repeated, is_repeated, "left_semi")).withColumn("_stood", sf.col("occurrence"))
-    return rows.withColumn("occurrence", _number()).where(sf.col("occurrence") != sf.col("_stood"))
+    rows = messages.join(repeated, is_repeated, "left_semi").withColumn("_stood", sf.col("occurrence"))
+    return _numbered(rows).where(sf.col("occurrence") != sf.col("_stood"))
 
 
-def _number() -> Column:
-    order = Window.partitionBy(*_PLACE).orderBy("seen_ns", "seq", "event_id").rowsBetween(Window.unboundedPreceding, 0)
-    return sf.greatest(sf.sum(_starts().cast("int")).over(order) - 1, sf.lit(0)).cast("int")
-
-
-def _placed(rows: DataFrame) -> DataFrame:
-    """Name the place of each row. All that a broadcast passes inside a node is one place: copies follow what was spread."""
-    by_tap = sf.xxhash64("node_key", "hops", "tap", sf.coalesce("peer_key", sf.lit("")))
-    return rows.withColumn("_place", sf.when(_is_spread(), sf.xxhash64("node_key", "hops")).otherwise(by_tap))
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Number rows within their places, and copies like what they are copies of."""
+    by_tap = sf.xxhash64("node_key", "hops", "tap", sf.coalesce(_sender(), "peer_key", sf.lit("")))
+    inside = sf.xxhash64("node_key", "hops")
+    starts = ~(_is_spread() & sf.col("tap").isin(*_COPIES))
+    rows = rows.withColumns(
+        {
+            "_place": sf.when(_is_spread() & _sender().isNull(), inside).otherwise(by_tap),
+            "_inside": inside,
+            "_starts": starts,
+        }
+    )
+    before = {
+        place: Window.partitionBy("message_uid", place)
+        .orderBy("seen_ns", "seq", "event_id")
+        .rowsBetween(Window.unboundedPreceding, 0)
+        for place in ("_place", "_inside")
+    }
+    own = sf.sum(sf.col("_starts").cast("int")).over(before["_place"]) - 1
+    rows = rows.withColumn("_own", sf.when(sf.col("_starts"), own))
+    spread = sf.last(sf.when(_is_spread(), sf.col("_own")), ignorenulls=True).over(before["_inside"])
+    return rows.withColumn("occurrence", sf.coalesce("_own", spread, sf.lit(0)).cast("int"))
 
 
 def _is_spread() -> Column:
-    return (sf.col("distribution") == "broadcast") & ~sf.col("tap").isin(*_AWAY)
+    return (sf.col("distribution") == "broadcast") & ~sf.col("tap").isin(*AWAY)
 
 
-def _starts() -> Column:
-    """Whether a row is a message of its own, and not a copy of the one before."""
-    return ~(_is_spread() & sf.col("tap").isin(*_COPIES))
+def _sender() -> Column:
+    """Who has sent a broadcast that came, if its trail says so, under whatever socket it is connected; else null."""
+    came = (sf.col("distribution") == "broadcast") & sf.col("tap").isin(*CAME)
+    return sf.when(came & (sf.col("hops") == 1), sf.col("origin_key"))

@@ -10,7 +10,8 @@ for the sending that it belongs to:
     several are left                one that names this node, else the last before the arrival
 
 Control traffic of reference nodes has no trail and no hops, names no peer and is passed on by a rendezvous; so of equal
-messages there are not equally many at two nodes. There an arrival belongs to the last sending before it, whoever sent it.
+messages there are not equally many at two nodes. There an arrival belongs to the last sending before it, whoever sent it,
+and to one in the same domain: what is announced for several is sent once for each.
 
 Inside a node it is simpler: what hub or actor made, or what came from the network, is given to an actor or a hub.
 
@@ -64,6 +65,7 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
         *_MESSAGE,
         *_FACTS,
+        "domain",
         "seen_ns",
         "seq",
         is_traced.alias("is_traced"),
@@ -225,28 +227,70 @@ def _beyond() -> Column:
 
 
 def _by_time(rows: DataFrame) -> DataFrame:
-    """Moves of messages without a trail: an arrival belongs to the last sending before it."""
-    order = Window.partitionBy("message_uid").orderBy("seen_ns", "role", "seq", "node")  # away comes before came
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    """Moves of messages without a trail: an arrival belongs to the last sending before it.
+
+    Several that come to one node, with no sending between them, belong to as many of the last ones of that sender, in their
+    order. What a node has sent on comes from others: it is not what comes to that node again.
+    """
+    what = ("message_uid", "domain")
+    time = ("seen_ns", "role", "seq")  # away comes before came
     is_away = sf.col("role") == "away"
+    all_before = Window.partitionBy(*what).orderBy(*time, "node").rowsBetween(Window.unboundedPreceding, -1)
+    here = Window.partitionBy(*what, "node").orderBy(*time)
     found = rows.withColumns(
         {
-            "source": sf.last(sf.when(is_away, sf.struct("node", "seen_ns")), ignorenulls=True).over(before),
-            "next": sf.lead("role").over(order),
+            # Of one who sends: its how many-th sending this is, or was the last before.
+            "number": sf.sum(is_away.cast("int")).over(here.rowsBetween(Window.unboundedPreceding, 0)),
+            "passes_on": sf.first("role").over(here.rowsBetween(Window.unboundedPreceding, 0)) == "came",
         }
     )
-    # A sending that is followed by another one has no arrival.
-    found = found.where(~is_away | ~sf.col("next").eqNullSafe("came"))
-    came = ~is_away & sf.col("source").isNotNull()
-    move = _move(
-        sf.when(came & (sf.col("source.node") == sf.col("node")), "local").otherwise("network"),
-        sf.when(came, "time").when(is_away & sf.col("address").isNotNull(), "address"),
-        sf.when(is_away, sf.col("node")).otherwise(sf.col("source.node")),
-        sf.when(is_away, sf.coalesce("to", "address")).otherwise(sf.col("node")),
-        sf.when(is_away, sf.col("seen_ns")).otherwise(sf.col("source.seen_ns")),
-        sf.when(~is_away, sf.col("seen_ns")),
+    sending = sf.struct("node", "number")
+    found = found.withColumns(
+        {
+            "turn": sf.sum(is_away.cast("int")).over(all_before),
+            "last": sf.last(sf.when(is_away, sending), ignorenulls=True).over(all_before),
+            "last_own": sf.last(sf.when(is_away & ~sf.col("passes_on"), sending), ignorenulls=True).over(all_before),
+        }
     )
-    return found.select(*_MESSAGE, *_FACTS, move.alias("move")).select(*_MESSAGE, *_FACTS, "move.*")
+    is_own = (sf.col("last.node") == sf.col("node")) & sf.col("passes_on")
+    arrivals = found.where(~is_away).withColumn("source", sf.when(is_own, sf.col("last_own")).otherwise(sf.col("last")))
+    arrivals = arrivals.withColumn("before_ns", sf.lag("seen_ns").over(here))
+    turn = Window.partitionBy(*what, "node", "turn").orderBy(*time)
+    later = sf.count("*").over(turn.rowsBetween(1, Window.unboundedFollowing))
+    arrivals = arrivals.withColumns(
+        {
+            "source_number": sf.col("source.number") - later,
+            "before_ns": sf.first("before_ns").over(turn.rowsBetween(Window.unboundedPreceding, 0)),
+        }
+    )
+    sendings = found.where(is_away)
+    sources = sendings.select(
+        *what,
+        sf.col("node").alias("source_node"),
+        sf.col("number").alias("source_number"),
+        sf.col("seen_ns").alias("source_ns"),
+    )
+    arrivals = arrivals.withColumn("source_node", sf.col("source.node"))
+    arrivals = arrivals.join(sources, [*what, "source_node", "source_number"], "left")
+    is_known = sf.col("source_ns").isNotNull() & ~sf.coalesce(sf.col("source_ns") <= sf.col("before_ns"), sf.lit(col=False))
+    taken = arrivals.where(is_known).select(
+        *what, sf.col("source_node").alias("node"), sf.col("source_number").alias("number")
+    )
+    came = _move(
+        sf.when(is_known & (sf.col("source_node") == sf.col("node")), "local").otherwise("network"),
+        sf.when(is_known, "time"),
+        sf.when(is_known, sf.col("source_node")),
+        sf.col("node"),
+        sf.when(is_known, sf.col("source_ns")),
+        sf.col("seen_ns"),
+    )
+    to = sf.coalesce("to", "address")
+    went = _move(sf.lit("network"), sf.when(to.isNotNull(), "address"), sf.col("node"), to, sf.col("seen_ns"), None)
+    nowhere = sendings.join(taken.distinct(), [*what, "node", "number"], "left_anti")
+    moves = arrivals.select(*_MESSAGE, *_FACTS, came.alias("move")).unionByName(
+        nowhere.select(*_MESSAGE, *_FACTS, went.alias("move"))
+    )
+    return moves.select(*_MESSAGE, *_FACTS, "move.*")
 
 
 # --- a move -----------------------------------------------------------------------------------------------------------

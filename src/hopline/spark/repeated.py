@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hopline.spark.nodes import AWAY
+from hopline.spark.nodes import AWAY, CAME
 
 AT_ONCE: Final = 1024 * 1024
 """Passages that are compared at once: some 50 MB with all that is made of them."""
@@ -34,7 +34,7 @@ AT_ONCE: Final = 1024 * 1024
 UID_BYTES: Final = 8
 """How much of a fingerprint is told."""
 
-_PLACE: Final = ("node_key", "hops", "tap", "peer_key", "distribution")
+_PLACE: Final = ("node_key", "hops", "tap", "peer_key", "distribution", "origin_key")
 _BATCH_ROWS: Final = 64 * 1024
 _MOST_CODES: Final = 1 << 62
 
@@ -112,8 +112,12 @@ def _coded(values: pa.Array) -> pa.DictionaryArray:
 
 
 def _place(of: tuple[object, ...]) -> int:
-    """As in `messages.py`: all that a broadcast passes inside a node is one place."""
-    node, hops, tap, peer, distribution = of
-    is_spread = distribution == "broadcast" and tap not in AWAY
-    name = (node, hops) if is_spread else (node, hops, tap, peer or "")
+    """As in `messages.py`: all that a broadcast passes inside a node is one place, unless its trail says who sent it."""
+    node, hops, tap, peer, distribution, origin = of
+    if distribution != "broadcast" or tap in AWAY:
+        name: tuple[object, ...] = (node, hops, tap, peer or "")
+    elif tap in CAME and hops == 1 and origin is not None:
+        name = (node, hops, tap, origin)
+    else:
+        name = (node, hops)
     return int.from_bytes(blake2b(repr(name).encode(), digest_size=8).digest(), "little")

@@ -22,6 +22,7 @@ SCHEMA = pa.schema(
         ("tap", pa.string()),
         ("peer_key", pa.string()),
         ("distribution", pa.string()),
+        ("origin_key", pa.string()),
     ]
 )
 
@@ -38,6 +39,7 @@ ROWS = st.fixed_dictionaries(
         "hops": st.integers(0, 2),
         "tap": st.sampled_from(["wire_in", "wire_out", "hub_in"]),
         "peer_key": st.sampled_from([None, "", "p1", "p2"]),
+        "origin_key": st.sampled_from([None, "", "o1"]),
         "distribution": st.sampled_from(["unicast", "broadcast"]),
     }
 )
@@ -45,7 +47,8 @@ ROWS = st.fixed_dictionaries(
 
 def place_of(row: dict) -> tuple:
     if row["distribution"] == "broadcast" and row["tap"] != "wire_out":
-        return row["node_key"], row["hops"]
+        has_sender = row["tap"] == "wire_in" and row["hops"] == 1 and row["origin_key"] is not None
+        return row["node_key"], row["hops"], *((row["tap"], row["origin_key"]) if has_sender else ())
     return row["node_key"], row["hops"], row["tap"], row["peer_key"] or ""
 
 
@@ -93,6 +96,7 @@ def test_as_many_names_as_rows_are_told_apart(tmp_path, again):
             names,
             names,
             pa.array(["unicast"] * count),
+            names,
         ],
         schema=SCHEMA,
     )

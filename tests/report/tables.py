@@ -152,9 +152,18 @@ class Shop:
         )
 
     def ask(
-        self, ms, took_ms, *, request="ORDER.PLACE", response="ORDER.PLACED", outcome="ok", error=(None, None), node="store"
+        self,
+        ms,
+        took_ms,
+        *,
+        request="ORDER.PLACE",
+        response="ORDER.PLACED",
+        outcome="ok",
+        error=(None, None),
+        node="store",
+        asker_captured=True,
     ):
-        """A request from the shop to a node, and its answer."""
+        """A request from the shop to a node, and its answer. `asker_captured` None: as in tables that do not say it."""
         self.flows += 1
         flow, uid, half = f"flow-{self.flows:04}", self.flows.to_bytes(16), took_ms * 0.2
         self.see(ms, "shop", "hub_out", request, flow, encoded=False)
@@ -179,6 +188,7 @@ class Shop:
                 "responses": int(is_answered),
                 "error_type": error[0],
                 "error_message": error[1],
+                "asker_captured": asker_captured,
             }
         )
         self.rows["edges"].append(

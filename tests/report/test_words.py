@@ -33,6 +33,42 @@ def test_requests_without_an_answer_are_not_called_answered(said):
     assert "STOCK.GET → STOCK 1 0 1 flow-0019" in found
 
 
+def test_a_wait_that_only_others_saw_is_counted_and_not_measured(said):
+    made = Shop()
+    for number in range(6):
+        made.ask(number * 10.0, 10.0)
+    for number in range(3):
+        made.ask(100.0 + number, 35.0, asker_captured=False)
+    made.ask(200.0, 1.0, request="PRICE.GET", response="PRICE", asker_captured=False)
+    found = said(made.rows)
+    assert (
+        "A wait needs the node that asked: 6 of 10 answers came to one that was captured. 4 went to nodes"
+        in found["latency"]
+    )
+    assert "p99 0 to 10 ms measured asker not captured ORDER.PLACE → ORDER.PLACED 10 ms 10 ms 10 ms" in found["latency"]
+    assert "1 kind of answers only to nodes that were not captured: no wait" in found["latency"]
+    assert "PRICE.GET → PRICE 1" in found["latency"]
+    assert "asked ORDER.PLACE as others saw it, not who asked ok 35 ms" in found["flows"]
+
+
+def test_no_asker_was_captured(said):
+    made = Shop()
+    made.ask(0.0, 35.0, asker_captured=False)
+    found = said(made.rows)["latency"]
+    assert "0 of 1 answer came to one that was captured. 1 went to a node that nobody captured" in found
+    assert "Nothing to show. No node that asked was captured." in found
+    assert "no request was answered" not in found.lower()
+
+
+def test_where_all_askers_were_captured_nothing_is_said_of_it(said):
+    made = Shop()
+    made.ask(0.0, 35.0)
+    found = said(made.rows)
+    assert "A wait needs" not in found["latency"]
+    assert "asker not captured" not in found["latency"]
+    assert "as others saw it" not in found["flows"]
+
+
 def test_the_whole_id_of_a_flow_is_text(said):
     rows = with_ids(shop())
     flows = {row["correlation_key"] for row in rows["flows"]}

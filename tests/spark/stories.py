@@ -24,6 +24,7 @@ DONE = MessageType(b"ORDER.DONE", 1)
 class Asked:
     """A request, or an answer without one, and what came of it. `first` is the request's sighting that counts."""
 
+    asker: Node
     first: Sighting | None
     answers: list[Sighting]
     outcome: str
@@ -103,7 +104,8 @@ class World:
             mine = self.seen(answer)
             there = [each for each in mine if each.node is hub and each.tap in ("hub_in", "wire_in")]
             came += (there or [each for each in mine if hub.kind == "stranger" and each.node is first.node])[:1]
-        self.asked.append(Asked(first, came, outcome, 0 if hub.format in ("v3", "v4") else request.callback_key, error))
+        key = 0 if hub.format in ("v3", "v4") else request.callback_key
+        self.asked.append(Asked(hub, first, came, outcome, key, error))
 
     # Asking.
 
@@ -184,7 +186,7 @@ class World:
         answer = self.output(came, DONE.identity)
         self.network.give(self.travel(answer, [hub]), "hub_in")
         (came_in,) = [each for each in self.seen(answer.message) if each.tap == "hub_in"]
-        self.asked.append(Asked(None, [came_in], "orphan", request.callback_key))
+        self.asked.append(Asked(hub, None, [came_in], "orphan", request.callback_key))
 
     # Without an answer.
 

@@ -140,7 +140,7 @@ class Sums(Truth):
                 "target": row["response_identity_key"],
                 "identity": row["response_identity_key"] or row["request_identity_key"],
                 "flow": row["correlation_key"],
-                "took": row["wait_ms"],
+                "took": row["wait_ms"] if row["asker_captured"] else None,
                 "bytes": sizes.get(row["response_uid"], 0),
                 "errors": row["response_identity_key"] == FAILED,
                 "lost": row["outcome"] == "pending",

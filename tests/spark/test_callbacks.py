@@ -53,6 +53,15 @@ def test_requests_to_reference_nodes_are_answered_as_their_files_say(spark, refe
         assert row.correlation_key == request.flow
         assert row.wait_ms == pytest.approx((first.seen_ns - request.seen_ns) / MS)
         assert row.outcome == ("exception" if request.message.identity == b"THROW" else "ok")
+        assert row.asker_captured == (request.direction == "out")
+
+
+def test_a_request_whose_node_nobody_captured_says_so(spark, reference):
+    """Its times are right, but they are not what the asker saw."""
+    asked = Counter(row.asker_captured for row in reference_tables(spark, reference).answers.collect())
+    true = Counter(request.direction == "out" for request in real.requests().values())
+    assert asked == true
+    assert set(asked) == {True, False}
 
 
 def test_what_a_reference_actor_raised_is_told(spark, reference):

@@ -7,6 +7,7 @@ import pytest
 from hopline.spark import edges
 from hopline.spark.tables import EDGES
 from tests.spark import reference as real
+from tests.spark.generator import MS
 from tests.spark.made import assert_same, made, reference_tables
 
 
@@ -48,3 +49,16 @@ def test_the_service_graph_of_the_reference_network(spark, reference):
     assert have == true
     errors = {row.target_key: row.errors == row.messages for row in found if row.errors}
     assert errors == {"KINO.EXCEPTION": True}
+
+
+def test_waits_are_those_that_the_asker_saw(spark, reference):
+    """What others saw of request and answer is counted, and is no wait."""
+    tables = reference_tables(spark, reference)
+    found = edges.edges(tables.messages, tables.moves, tables.answers).where("level = 'message' and target_key = 'EHHLO'")
+    counted, least, most = found.selectExpr("sum(messages)", "min(p50_ms)", "max(p99_ms)").collect()[0]
+    requests = [line for line in real.requests().values() if line.message.identity == b"HELLO"]
+    answers = {line: min(real.answers(line), key=lambda each: each.seen_ns) for line in requests}
+    answers = {line: answer for line, answer in answers.items() if answer.message.identity == b"EHHLO"}
+    waits = [(answer.seen_ns - line.seen_ns) / MS for line, answer in answers.items() if line.direction == "out"]
+    assert counted == len(answers) > len(waits) > 0
+    assert min(waits) <= least <= most <= max(waits)

@@ -179,7 +179,7 @@ def test_what_went_where_nobody_looks_has_not_expired(tables, found_callbacks, f
 
 def test_an_answer_to_a_node_that_records_nothing_that_comes_counts_where_it_was_seen(found_callbacks):
     (row,) = [row for row in found_callbacks if row.correlation_key == "deaf"]
-    assert (row.outcome, row.wait_ms) == ("ok", 10.0)
+    assert (row.outcome, row.wait_ms, row.asker_captured) == ("ok", 10.0, False)
 
 
 def test_what_comes_though_its_ttl_was_over_is_late(tables, found_callbacks):

@@ -13,7 +13,7 @@ CONTRACT = {
     "received_at latency_ms skew_ms matched_by lost date",
     "callbacks": "correlation_key callback_key request_uid request_identity_key hub_key callback_points "
     "requested_at response_uid response_identity_key resolved_at wait_ms responses outcome "
-    "error_type error_message date",
+    "error_type error_message asker_captured date",
     "flows": "correlation_key started_at ended_at duration_ms root_identity_key root_node_key messages "
     "sightings nodes depth max_hops fan_out callbacks_ok callbacks_exception callbacks_pending "
     "errors expired invalid_signatures completeness date",

@@ -224,6 +224,7 @@ class Truth:
                     "outcome": "duplicate" if number else asked.outcome,
                     "error_type": asked.error[0] if answer else None,
                     "error_message": asked.error[1] if answer else None,
+                    "asker_captured": asked.asker.kind != "stranger" if first else None,
                     "date": (began or came) // DAY,
                 }
             )

@@ -175,5 +175,7 @@ def _speed(facts: Facts) -> list[Finding]:
     if not wait.count:
         return []
     half, most, last = duration(wait.at(0.5)), duration(wait.at(0.95)), duration(wait.greatest)
-    text = f"Half of all answers came within {half}, 95 % within {most}, the slowest after {last}."
+    left_out = facts.answers.unmeasured.total()[0]
+    rest = f"; {left_out:,} to nodes that were not captured {_is(left_out)} left out" if left_out else ""
+    text = f"Half of all answers came within {half}, 95 % within {most}, the slowest after {last}{rest}."
     return [Finding("note", "latency", text)]

@@ -9,7 +9,8 @@ has a key all the same, what has none is counted to it.
 
 An answer has come when it is seen at the hub; or, where hubs were not captured, on its way in at the node that sent the
 request; or, where nothing that comes to that node was captured, anywhere. An answer that set out and did not come is none.
-Answers that say the same are told apart by who sent them, where they came.
+Answers that say the same are told apart by who sent them, where they came. Only in the first two cases the times are those
+of who asked; in the last one they are of whoever saw request and answer, and `asker_captured` is false.
 
     ok, exception, late    by the first answer, and by the TTL of the request at its first sighting
     expired, pending       no answer: the TTL is over, or there is none or it is not over when the capture of the node ends
@@ -76,6 +77,7 @@ def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Kee
             "correlation_key": sf.coalesce("request_flow", "response_flow"),
             "callback_key": sf.col("ask_key"),
             "outcome": _outcome(),
+            "asker_captured": ~sf.col("is_foreign"),
             "responses": sf.coalesce("responses", sf.lit(0)),
             "requested_at": timestamp_of(sf.col("requested_ns")),
             "resolved_at": timestamp_of(sf.col("resolved_ns")),

@@ -94,7 +94,7 @@ def _to_answers(answers: DataFrame) -> DataFrame:
         target_key=sf.col("response_identity_key"),
         identity_key=sf.coalesce("response_identity_key", "request_identity_key"),
         begun_ns=sf.coalesce("requested_ns", "resolved_ns"),
-        took_ms=sf.col("wait_ms"),
+        took_ms=sf.when(sf.col("asker_captured"), sf.col("wait_ms")),  # what others saw of it is no wait
         bytes=sf.col("response_size"),
         errors=sf.col("response_identity_key") == EXCEPTION_KEY,
         lost=outcome == "pending",

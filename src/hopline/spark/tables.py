@@ -235,7 +235,7 @@ CALLBACKS: Final = Table(
             TIMESTAMP,
             "When it came to the hub, or to the node of the hub; where that was not captured, its first sighting.",
         ),
-        Column("wait_ms", DOUBLE, "Time from the request to the answer."),
+        Column("wait_ms", DOUBLE, "Time between these two; as the one who asked saw it only if asker_captured."),
         Column("responses", INT, "Answers that came, this row's included."),
         Column(
             "outcome",
@@ -245,6 +245,12 @@ CALLBACKS: Final = Table(
         ),
         Column("error_type", STRING, "What a KINO.EXCEPTION says: the type of the failure; null if it cannot be read."),
         Column("error_message", STRING, "And its text."),
+        Column(
+            "asker_captured",
+            BOOLEAN,
+            "Whether the node that asked was captured, with what comes to it: then times are as it saw them, and else as "
+            "others did. Null for an orphan.",
+        ),
         _DATE,
     ),
 )
@@ -316,9 +322,9 @@ EDGES: Final = Table(
         Column(
             "p50_ms",
             DOUBLE,
-            "Median of the latency, clocks corrected (latency_ms - skew_ms); message: of the wait, or of "
-            "the time from the arrival of the cause to the sending of the effect. Beyond 10000 values approximate: the "
-            "rank is off by at most 0.01 %.",
+            "Median of the latency, clocks corrected (latency_ms - skew_ms); message: of the wait where "
+            "asker_captured, or of the time from the arrival of the cause to the sending of the effect. Beyond 10000 values "
+            "approximate: the rank is off by at most 0.01 %.",
         ),
         Column("p95_ms", DOUBLE, "95 % took at most so long."),
         Column("p99_ms", DOUBLE, "99 % took at most so long."),

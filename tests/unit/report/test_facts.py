@@ -111,6 +111,31 @@ def test_answers(facts, ask):
         assert [answers.waits[request, response].at(share) for share in (0.5, 0.95, 0.99)] == marks
 
 
+def test_a_wait_is_what_the_asker_saw(tmp_path):
+    made = Shop()
+    made.ask(0.0, 5.0)
+    made.ask(10.0, 0.2, asker_captured=False)
+    made.ask(20.0, 900.0, outcome="late", asker_captured=False)
+    made.ask(30.0, 0.1, request="PRICE.GET", response="PRICE", asker_captured=False)
+    made.ask(40.0, 1.0, outcome="pending", asker_captured=False)
+    answers = read_facts(write_tables(tmp_path, made.rows), top=3).answers
+    assert (answers.wait.count, answers.wait.least, answers.wait.greatest) == (1, 5.0, 5.0)
+    assert list(answers.waits) == [("ORDER.PLACE", "ORDER.PLACED")]
+    assert dict(answers.unmeasured.ordered()) == {("ORDER.PLACE", "ORDER.PLACED"): [2], ("PRICE.GET", "PRICE"): [1]}
+    assert [row["wait_ms"] for row in answers.longest.rows] == [5.0]
+    assert (answers.count("ok"), answers.count("late"), answers.count("pending")) == (3, 1, 1), "all are counted"
+
+
+def test_waits_of_tables_that_do_not_say_who_was_captured(own):
+    """They were written before there was such a column."""
+    known = read_facts(own, top=3).answers
+    for file in (own / "callbacks").rglob("*.parquet"):
+        pq.write_table(pq.read_table(file, partitioning=None).drop_columns("asker_captured"), file)
+    old = read_facts(own, top=3)
+    assert (old.answers.wait.count, old.answers.unmeasured.total()) == (known.wait.count, [0])
+    assert not any(step.is_hearsay for flow in old.drawn for step in flow.steps)
+
+
 def test_failures_that_differ_in_numbers_are_one(facts):
     failures = facts.answers.failures
     (key, counts), (evil, _) = failures.ordered()

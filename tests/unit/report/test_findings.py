@@ -57,6 +57,29 @@ def test_all_is_well(tmp_path, orders, sentence):
     ]
 
 
+@pytest.mark.parametrize(
+    ("others", "rest"),
+    [
+        (0, "."),
+        (1, "; 1 to nodes that were not captured is left out."),
+        (3, "; 3 to nodes that were not captured are left out."),
+    ],
+)
+def test_how_long_answers_took_is_what_askers_saw(tmp_path, others, rest):
+    shop = Shop()
+    shop.ask(0.0, 5.0)
+    for number in range(others):
+        shop.ask(10.0 + number, 35.0, asker_captured=False)
+    text = f"Half of all answers came within 5 ms, 95 % within 5 ms, the slowest after 5 ms{rest}"
+    assert text in texts(found(tmp_path, shop.rows))
+
+
+def test_of_what_no_asker_saw_nothing_is_said(tmp_path):
+    shop = Shop()
+    shop.ask(0.0, 5.0, asker_captured=False)
+    assert not any("came within" in text for text in texts(found(tmp_path, shop.rows)))
+
+
 def test_what_nobody_looked_at_is_not_praised(tmp_path, rows):
     said = texts(found(tmp_path, rows, made=["messages"]))
     assert said == ["There is nothing to tell but the traffic itself: no other table was made, or has rows."]

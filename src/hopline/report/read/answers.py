@@ -1,6 +1,7 @@
 """Answers: what came of requests, how long they waited, and what failures say. From `callbacks`.
 
-Requests of the system itself are left out; so are answers of it that nobody asked for.
+Requests of the system itself are left out; so are answers of it that nobody asked for. How long somebody waited is known
+only where the node that asked was captured: what others saw of request and answer is no wait, and such answers are counted.
 """
 
 from datetime import datetime
@@ -32,12 +33,18 @@ class Answers:
 
     Failures whose texts differ in numbers only are one: `failures` has by request, type and pattern how many there are, and
     whether some say something else than the example.
+
+    Attributes:
+        waits: how long requests of a type waited for answers of a type, as the ones who asked saw it.
+        wait: the same of all.
+        unmeasured: answers by the same two types whose askers were not captured.
+        longest: rows that waited longest, of those that were measured.
     """
 
     table: ClassVar = "callbacks"
     columns: ClassVar = (
         *("correlation_key", "request_identity_key", "response_identity_key", "requested_at", "resolved_at"),
-        *("wait_ms", "outcome", "error_type", "error_message", "hub_key"),
+        *("wait_ms", "outcome", "error_type", "error_message", "hub_key", "asker_captured"),
     )
 
     def __init__(self, longest: int) -> None:
@@ -46,6 +53,7 @@ class Answers:
         self.unanswered = Tally()
         self.waits: dict[tuple[str | None, str | None], Spread] = {}
         self.wait = Spread()
+        self.unmeasured = Tally()
         self.longest = Greatest("wait_ms", longest, "correlation_key")
         self.oldest: dict[Key, tuple[datetime, str]] = {}
 
@@ -63,8 +71,12 @@ class Answers:
         self._add_failures(batch.filter(pc.fill_null(pc.equal(outcome, "exception"), fill_value=False)))
         self._add_unanswered(batch.filter(pc.is_in(outcome, pa.array(UNANSWERED))))
         answered = batch.filter(pc.and_(batch["wait_ms"].is_valid(), pc.is_in(outcome, pa.array(REQUESTS))))
-        self.longest.add(answered)
-        self._add_waits(answered)
+        is_measured = pc.fill_null(answered["asker_captured"], fill_value=True)  # old tables do not say
+        for pair, counts in groups(answered.filter(pc.invert(is_measured)), _PAIR):
+            self.unmeasured.add(pair, counts)
+        measured = answered.filter(is_measured)
+        self.longest.add(measured)
+        self._add_waits(measured)
 
     def _add_failures(self, batch: pa.RecordBatch) -> None:
         text = pc.utf8_slice_codeunits(batch["error_message"], 0, _LONGEST_TEXT)

@@ -112,6 +112,8 @@ class Step(NamedTuple):
     end_ms: float | None
     is_lost: bool = False
     outcome: str = ""
+    is_hearsay: bool = False
+    """Of a wait: whether the node that waited was not captured, so that others saw when it began and ended."""
 
     def since(self, ms: float) -> "Step":
         """The same, counted from another beginning."""
@@ -199,7 +201,7 @@ _HOP: Final = (
 )
 _CALLBACK: Final = (
     *("correlation_key", "request_uid", "request_identity_key", "response_identity_key"),
-    *("requested_at", "resolved_at", "outcome"),
+    *("requested_at", "resolved_at", "outcome", "asker_captured"),
 )
 
 
@@ -237,10 +239,9 @@ class _Drawing:
             # Who asked saw both ends of the wait, by its clock: it is who sent the request first.
             _, node = self._senders.get(row["request_uid"], (0.0, self._row["root_node_key"]))
             begin, end = self._ms(row["requested_at"], node), self._ms(row["resolved_at"], node)
-            kind, outcome = "wait", row["outcome"] or ""
-            self._add(
-                Step(kind, row["request_identity_key"], node, row["response_identity_key"], begin, end, outcome=outcome)
-            )
+            about = ("wait", row["request_identity_key"], node, row["response_identity_key"])
+            is_hearsay = row["asker_captured"] is False  # null, in old tables, says nothing
+            self._add(Step(*about, begin, end, outcome=row["outcome"] or "", is_hearsay=is_hearsay))
         row, raw = self._row, self._row["duration_ms"] or 0.0
         ordered = sorted(self._steps, key=_order)[:_MOST_STEPS]
         first = self._first_ms if ordered else 0.0

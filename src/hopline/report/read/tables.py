@@ -42,7 +42,7 @@ _TYPES: Final = {
     **dict.fromkeys(("seen_at", "sent_at", "received_at", "requested_at", "resolved_at"), _TIME),
     **dict.fromkeys(("started_at", "ended_at", "minute", "hour"), _TIME),
     **dict.fromkeys(("latency_ms", "skew_ms", "wait_ms", "duration_ms", "completeness", "ttl_ms", "budget_used_p95"), _REAL),
-    **dict.fromkeys(("encoded",), pa.bool_()),
+    **dict.fromkeys(("encoded", "asker_captured"), pa.bool_()),
     **dict.fromkeys(("exemplars", "covered", "uncovered"), pa.list_(_TEXT)),
     **dict.fromkeys(("message_uid", "request_uid"), pa.binary()),
 }

@@ -128,7 +128,8 @@ def _step(step: Step, most: float, lines: list[Html], colours: Colours) -> Html:
     kind = colours.of(step.identity)
     took = None if begin is None or end is None else end - begin
     if step.kind == "wait":
-        label: Part = joined("asked ", key(step.identity, 28))
+        doubt = tag("small", "as others saw it, not who asked") if step.is_hearsay else None
+        label: Part = joined("asked ", key(step.identity, 28), " ", doubt)
         words, mark = _wait(step, most)
         is_good = step.outcome in ("ok", "duplicate")
         said = words if took is None else duration(took) if is_good else joined(duration(took), tag("small", f" {words}"))

@@ -118,9 +118,42 @@ def _waits(facts: Facts, most: int) -> Html:
     heading = tag("h3", "From request to answer")
     if "callbacks" in facts.empty:
         return joined(heading, empty(facts.empty["callbacks"]))
-    caption = "Wait for an answer, as the one who asked saw it"
-    listed = _listed(caption, "request → answer", ["answers"], facts.answers.waits, _why_below, None, most)
-    return joined(heading, listed or empty("no request was answered"))
+    answers, caption = facts.answers, "Wait for an answer, as the one who asked saw it"
+    left_out = answers.unmeasured.total()[0]
+    if not left_out:
+        listed = _listed(caption, "request → answer", ["answers"], answers.waits, _why_below, None, most)
+        return joined(heading, listed or empty("no request was answered"))
+    unmeasured = dict(answers.unmeasured.ordered())
+
+    def of_others(pair: Pair) -> str:
+        return count(unmeasured.get(pair, [0])[0])
+
+    columns = ["measured", "asker not captured"]
+    listed = _listed(caption, "request → answer", columns, answers.waits, _why_below, of_others, most)
+    shown = listed or empty("no node that asked was captured")
+    return joined(heading, tag("p", _hearsay(answers.wait.count, left_out)), shown, _unmeasured(facts))
+
+
+def _hearsay(measured: int, left_out: int) -> str:
+    """Why not all answers have a wait."""
+    whole = count(measured + left_out, "answer")
+    went = "went to a node" if left_out == 1 else "went to nodes"
+    return (
+        f"A wait needs the node that asked: {measured:,} of {whole} came to one that was captured. {left_out:,} {went} that "
+        "nobody captured; what others saw of the time between request and answer is no wait, and is left out."
+    )
+
+
+def _unmeasured(facts: Facts) -> Part:
+    found = [(pair, counts[0]) for pair, counts in facts.answers.unmeasured.ordered() if pair not in facts.answers.waits]
+    if not found:
+        return None
+    listed = table(
+        f"Answers to nodes that were not captured{of(min(len(found), 50), len(found))}",
+        [Column("request → answer"), *numbers("answers")],
+        ((joined(key(pair[0]), " → ", key(pair[1])), count(times)) for pair, times in found[:50]),
+    )
+    return more(f"{count(len(found), 'kind')} of answers only to nodes that were not captured: no wait", listed)
 
 
 def _why_below(_pair: "Pair") -> str:

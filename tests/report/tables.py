@@ -29,7 +29,8 @@ EVIL = "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&\
 
 
 def is_system(column):
-    return f"coalesce(regexp_matches({column}, '^(KINO|HOPLINE)[.]') and {column} != 'KINO.EXCEPTION', false)"
+    is_answer = f"{column} in ('KINO.EXCEPTION', 'KINO.RCPTCONFIRM')"
+    return f"coalesce(regexp_matches({column}, '^(KINO|HOPLINE)[.]') and not {is_answer}, false)"
 
 
 def at(ms: float) -> datetime:
@@ -280,6 +281,7 @@ def shop(*, orders=40):
         made.see(number * 5000.0, "store", "scaleout_out", "KINO.HEARTBEAT", "", "v5")
     made.see(100.0, EVIL, "wire_in", "KINO.HEARTBEAT", "", "v3")
     _add_system(made)
+    made.ask(50_000.0, 8.0, request="NEWS.TELL", response="KINO.RCPTCONFIRM")
     hour = START
     made.rows["expiries"] = [
         {"hour": hour, "identity_key": "ORDER.PLACE", "ttl_ms": 2000.0, "sent": 40, "in_time": 35, "late": 1}

@@ -212,6 +212,22 @@ def test_a_failure_is_an_answer_to_who_asked(tmp_path):
     assert [flow.root_identity for flow in facts.slowest] == ["ORDER.PLACE"]
 
 
+def test_a_receipt_is_an_answer_too(tmp_path):
+    """Each request is in all sections, or in none: with the same answer."""
+    made = Shop()
+    made.ask(0.0, 5.0, response="KINO.RCPTCONFIRM")
+    made.ask(10.0, 7.0, request="HOPLINE.STATUS", response="KINO.RCPTCONFIRM")
+    facts = read_facts(write_tables(tmp_path, made.rows), top=3)
+    assert list(facts.answers.waits) == [("ORDER.PLACE", "KINO.RCPTCONFIRM")]
+    links = [(link.source, link.target, link.messages) for link in facts.links.between("message")]
+    assert links == [("ORDER.PLACE", "KINO.RCPTCONFIRM", 1)]
+    assert ("store", "shop") in {(link.source, link.target) for link in facts.links.between("node")}
+    assert ("store", "shop") in facts.moves.spreads
+    (flow,) = facts.slowest
+    assert [step.identity for step in flow.steps if step.kind == "network"] == ["ORDER.PLACE", "KINO.RCPTCONFIRM"]
+    assert facts.seen.system == sum(row["identity_key"].startswith("HOPLINE.") for row in made.rows["messages"]) > 0
+
+
 def test_clocks_that_only_the_system_compares(tmp_path):
     made = Shop()
     made.move(0.0, 5.0, "a", "b", "KINO.PING", "", b"ping", skew_ms=3.0)

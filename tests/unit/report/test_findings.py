@@ -29,8 +29,8 @@ def test_each_leads_to_a_section(tables):
 def test_the_numbers(tables):
     said = texts(findings(read_facts(tables, top=3)))
     assert said[:6] == [
-        "7 requests of 62 failed (11 %); most often ORDER.PLACE, with ValueError.",
-        "4 requests of 62 got no answer (6.5 %).",
+        "7 requests of 63 failed (11 %); most often ORDER.PLACE, with ValueError.",
+        "4 requests of 63 got no answer (6.3 %).",
         "4 messages got lost between nodes (1 of them system traffic): sent, and never seen where they should be.",
         "Of 45 messages with a time to live 1 arrived too late and 3 never arrived.",
         "5 sightings with a signature that is not of its domain's key: forged, or changed on the way.",

@@ -10,7 +10,7 @@ from typing import Final
 from hopline.report.findings import Finding
 from hopline.report.read.answers import REQUESTS
 from hopline.report.read.facts import Facts
-from hopline.report.read.system import EXCEPTION
+from hopline.report.read.system import ANSWERS
 from hopline.report.show import checks, gantt, latency, services, traffic
 from hopline.report.show.charts import Colours
 from hopline.report.show.html import Html, Part, joined, number, tag
@@ -116,10 +116,11 @@ def _left_out(facts: Facts) -> Part:
         "p",
         number(facts.seen.system, "system-sightings"),
         f" of the sightings {'is' if facts.seen.system == 1 else 'are'} system traffic of nodes and tools (HOPLINE.*, and "
-        "KINO.* without KINO.EXCEPTION), left out of flows, requests, latencies and who talks to whom. To see it: table ",
+        f"KINO.* without {' and '.join(ANSWERS)}), left out of flows, requests, latencies and who talks to whom. To see it: "
+        "table ",
         tag("code", "messages"),
         " where ",
-        tag("code", f"is_system and identity_key <> '{EXCEPTION}'", id="system-where"),
+        tag("code", f"is_system and identity_key not in ({', '.join(map(repr, ANSWERS))})", id="system-where"),
         ".",
         class_="unit",
     )

@@ -137,13 +137,14 @@ def _signatures(facts: Facts) -> list[Finding]:
         )
     if unsigned := signatures.count("unsigned"):
         whole = signatures.statuses.total()[0]
-        found.append(
-            Finding("note", "signatures", f"{share(unsigned, whole)} of what was sent over the network is not signed.")
-        )
+        text = f"{unsigned:,} of {count(whole, 'sighting')} of messages as bytes {_is(unsigned)} not signed"
+        found.append(Finding("note", "signatures", f"{text} ({share(unsigned, whole)})."))
     if unchecked := signatures.count("unchecked"):
-        found.append(Finding("note", "signatures", f"{count(unchecked, 'signature')} could not be checked."))
+        text = f"{count(unchecked, 'sighting')} with a signature that could not be checked."
+        found.append(Finding("note", "signatures", text))
     if checked and not forged and not again:
-        found.append(Finding("good", "signatures", f"All {count(checked, 'signature')} that could be checked are valid."))
+        text = f"All signatures that could be checked are valid, in {count(checked, 'sighting')}."
+        found.append(Finding("good", "signatures", text))
     return found
 
 

@@ -10,9 +10,11 @@ PIP_INSTALL := -m pip --quiet --disable-pip-version-check install
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-# Each worker takes a second to start; more than four do not pay.
+# Many tests wait, for a time that must pass or for another process: so there is one worker more than cores. Each takes a
+# second to start; more than four do not pay.
 # Tests of one group, such as those that share the session of Spark, stay with one worker.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))' 2>/dev/null || echo 2)
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
 COMMA := ,

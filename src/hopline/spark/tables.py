@@ -180,7 +180,11 @@ HOPS: Final = Table(
     "one message moving between two sightings, or the one sighting of a move of which the other was not seen",
     (
         Column("message_uid", BINARY, "The message."),
-        Column("occurrence", INT, "Which of equal messages."),
+        Column(
+            "occurrence",
+            INT,
+            "Which of equal messages; of two ends without a trail, which may number differently, as it arrived.",
+        ),
         Column("correlation_key", STRING, "The flow."),
         Column("identity_key", STRING, "The message type."),
         Column("from_node_key", STRING, "Who sent it; if not seen there, as the trail says; null if that says nothing."),

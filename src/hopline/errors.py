@@ -113,7 +113,10 @@ CODES: Final[dict[str, Code]] = {
     "REJECTED": Code("The message was refused: broken, forged, repeated or not allowed.", "See the dead letter."),
     "HOP_LIMIT": Code("The message went over too many nodes.", "Stale routes make a message go round; see its trail."),
     "QUARANTINED": Code("The message failed its actor too often.", "Mend the handler; the dead letter holds the message."),
-    "CAPTURE_NOT_FOUND": Code("There is no such capture.", "Name the folder of a capture, or a URI that pyarrow opens."),
+    "CAPTURE_NOT_FOUND": Code(
+        "There is no such capture.",
+        "Name the folder of a capture, or a URI that pyarrow opens. JSON lines become one with `hopline capture import`.",
+    ),
     "CAPTURE_CANNOT_READ": Code("A capture or a segment of it cannot be read.", "See the reason: access, disk, network?"),
     "CAPTURE_CANNOT_WRITE": Code(
         "A capture cannot be written.",

@@ -198,6 +198,12 @@ def test_a_capture_that_is_not_there_is_said(spark, tmp_path):
         load(spark, tmp_path / "none").count()
 
 
+def test_json_lines_that_were_not_imported_are_said(spark, tmp_path):
+    (tmp_path / "client.jsonl").write_text("")
+    with pytest.raises(PySparkException, match="Type: hopline capture import"):
+        load(spark, tmp_path).count()
+
+
 def test_every_session_finds_the_format_and_needs_no_settings(spark, mixed):
     found = load(spark.newSession(), mixed, columns="event_id,hops")
     assert_same(found.where("hops = 1"), expected(mixed, columns=["event_id", "hops"], where="hops == 1"))

@@ -26,17 +26,16 @@ import pyarrow.fs as pa_fs
 from hopline.capture.coverage import CHUNK, LONGEST_LINE, Coverage, Covered, Gap, first_digest
 from hopline.capture.folder import Folder, open_folder, reason_of
 from hopline.capture.line import Seen, read_seen, write_seen
-from hopline.capture.reading import Reading
+from hopline.capture.reading import Problem, Reading
 from hopline.capture.record import Records
-from hopline.capture.segment import VERSION, Head, Seal, SegmentWriter, list_segments
-from hopline.capture.store import Capture
+from hopline.capture.segment import VERSION, Head, Seal, Segment, SegmentWriter, list_segments
+from hopline.capture.store import IMPORT_LOCK, Capture
 from hopline.capture.stream import Compression
 from hopline.capture.timeline import in_order
 from hopline.errors import CaptureError, HoplineError, InputError
 
 _BATCH_ROWS: Final = 1024
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-_LOCK: Final = ".import.lock"
 _LAST_NS: Final = 253_402_300_799_000_000_000
 """The end of the year 9999: the latest time that the name of a segment can hold. A line may say any other."""
 
@@ -107,7 +106,7 @@ class Import:
         """Make the folder, keep others out, and see what is there; raises CaptureError."""
         self._folder.make()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._folder.only_me(_LOCK))
+            stack.enter_context(self._folder.only_me(IMPORT_LOCK))
             self._coverage = Coverage(Reading(segment, facts_only=True).look() for segment in list_segments(self._folder))
             self._exit = stack.pop_all()
         return self
@@ -363,8 +362,13 @@ def _reading(file: Path) -> Iterator[None]:
 def export_lines(capture: Capture) -> Iterator[bytes]:
     """All records of a capture as JSON lines without their ends, in the order of time, file and line.
 
-    What could not be read is in `capture.problems` afterwards. Raises CaptureError if the folder cannot be listed.
+    What could not be read is in `capture.problems` afterwards. Raises CaptureError as `Capture.segments`, at once: whoever
+    calls may then open a file in the same folder to write them to.
     """
     capture.problems = []
-    for moment in in_order(capture.segments(), capture.problems):
+    return _exported(capture.segments(), capture.problems)
+
+
+def _exported(segments: list[Segment], problems: list[Problem]) -> Iterator[bytes]:
+    for moment in in_order(segments, problems):
         yield write_seen(moment.seen_ns, moment.node, moment.direction, moment.socket, moment.extra, moment.frames)

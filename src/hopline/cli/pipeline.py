@@ -241,7 +241,7 @@ def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None,
     from hopline.spark.master import check_master
     from hopline.spark.run import Pipeline
 
-    open_capture(captures)  # that it is not there is the first thing to say
+    open_capture(captures).segments()  # that it is not there, or was not imported yet, is the first thing to say
     if master is not None:
         check_master(master)  # also if nothing is new, and Spark is not started: a mistake is one every time
     if "://" not in captures and Path(captures).resolve() == Path(tables).resolve():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.fs as pa_fs
 import pytest
 
+from hopline.capture.jsonl import Import, export_lines
 from hopline.capture.reading import Problem
 from hopline.capture.record import Records
 from hopline.capture.store import Capture, open_capture
@@ -46,6 +47,45 @@ def test_what_is_no_folder_is_said(tmp_path: Path) -> None:
         with pytest.raises(CaptureError, match="no folder") as caught:
             open_capture(str(path))
         assert caught.value.code == "CAPTURE_NOT_FOUND"
+
+
+def test_json_lines_that_were_not_imported_are_no_capture(tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("")
+    capture = open_capture(str(folder))
+    assert capture.segments() == [], "something else may lie there: a capture may be about to begin"
+    (folder / "client.jsonl").write_text("")
+    for look in (capture.segments, lambda: list(capture.batches()), lambda: export_lines(capture), capture.check):
+        with pytest.raises(CaptureError, match="is no capture, but has JSON lines") as caught:
+            look()
+        assert caught.value.code == "CAPTURE_NOT_FOUND"
+        assert f"hopline capture import '{folder}'/*.jsonl CAPTURE" in str(caught.value)
+    make_segment(folder, [records(1, 1)])
+    assert seqs(capture) == [1]
+
+
+def test_a_file_of_json_lines_is_no_capture(tmp_path: Path) -> None:
+    (tmp_path / "client.jsonl").write_text("")
+    with pytest.raises(CaptureError, match=f"no folder. Type: hopline capture import {tmp_path}/client.jsonl CAPTURE"):
+        open_capture(str(tmp_path / "client.jsonl"))
+
+
+def test_json_lines_in_other_file_systems_are_no_capture_either(tmp_path: Path) -> None:
+    (tmp_path / "client.jsonl").write_text("")
+    subtree = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    with pytest.raises(CaptureError, match=r"hopline capture import FILES\.\.\. CAPTURE"):
+        open_capture("", filesystem=subtree).segments()
+
+
+def test_a_capture_beside_its_json_lines_stays_one_when_its_segments_are_deleted(tmp_path: Path) -> None:
+    file = tmp_path / "client.jsonl"
+    file.write_text('{"seen_ns":5,"node":"N1","direction":"in","frames":["4e32"]}\n')
+    with Import(str(tmp_path)) as target:
+        target.add(file)
+    (segment,) = open_capture(str(tmp_path)).segments()
+    Path(segment.path).unlink()  # to import it again would bring what was taken a second time
+    assert open_capture(str(tmp_path)).segments() == []
 
 
 def test_a_column_that_is_not_there_is_said(tmp_path: Path) -> None:

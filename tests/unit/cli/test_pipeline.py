@@ -78,6 +78,16 @@ def test_no_capture(here, folders):
     assert result.errors.startswith("hopline: CAPTURE_NOT_FOUND: ")
 
 
+@pytest.mark.parametrize("command", ["run", "stream"])
+def test_json_lines_are_to_be_imported_first(here, folders, tmp_path, command):
+    (tmp_path / "captures" / "client.jsonl").write_text("")
+    result = here("pipeline", command, *folders)
+    assert (result.code, result.lines) == (2, [])
+    assert result.errors.startswith("hopline: CAPTURE_NOT_FOUND: ")
+    assert f"hopline capture import {folders[0]}/*.jsonl CAPTURE" in result.errors
+    assert not (tmp_path / "tables").exists()
+
+
 def test_tables_need_a_folder_of_their_own(here, folders, tmp_path):
     assert here("pipeline", "run", folders[0], folders[0]).code == 2
     (tmp_path / "thesis").mkdir()

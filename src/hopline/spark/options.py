@@ -134,7 +134,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         path=said.get("path") or _fail("path", 'must be the folder of a capture: load("captures/")'),
         mode=mode,  # type: ignore[arg-type]  # one of get_args
         columns=_columns(said, mode),
-        where=parse_filter(said.get("where", "")),
+        where=_where(said),
         taps=_taps(said),
         since_ns=since_ns,
         until_ns=until_ns,
@@ -227,6 +227,14 @@ def _columns(said: Mapping[str, str], mode: str) -> tuple[str, ...]:
     if not columns:
         return tuple(MESSAGES.names) if bodies else DEFAULT_COLUMNS
     return (*columns, "body") if bodies and "body" not in columns else columns
+
+
+def _where(said: Mapping[str, str]) -> Filter:
+    """The filter. What is wrong with it is said in one line, the last of a traceback; a caret below would be that line."""
+    try:
+        return parse_filter(said.get("where", ""))
+    except InputError as error:
+        raise InputError(error.code, f"the option where: {error.reason.splitlines()[0]}") from None
 
 
 def _taps(said: Mapping[str, str]) -> tuple[str, ...]:

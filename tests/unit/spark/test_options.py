@@ -100,10 +100,11 @@ def test_what_cannot_be_is_said(given, said):
     assert said in str(raised.value)
 
 
-def test_a_filter_says_itself_what_is_wrong():
+def test_a_filter_says_itself_what_is_wrong_in_one_line():
     with pytest.raises(InputError) as raised:
-        read(where="hops >")
+        read(where="hopps > 1")
     assert raised.value.code == "INPUT_BAD_FILTER"
+    assert str(raised.value) == "the option where: there is no field hopps; did you mean hops? (character 1 of the filter)"
 
 
 # --- of a sink ---------------------------------------------------------------------------------------------------------

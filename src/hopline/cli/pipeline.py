@@ -159,7 +159,7 @@ def stream(
 
         def on_batch(summary: "Summary") -> None:
             progress.clear()
-            put(_answer(summary), _show, as_json=as_json)
+            put(_answer(summary), _show if summary.changed else _show_read, as_json=as_json)
 
         def wait(seconds: float) -> bool:
             if not end.is_set():
@@ -345,10 +345,8 @@ def _answer(summary: "Summary") -> dict[str, Any]:
     return {"ok": True, **msgspec.to_builtins(summary)}
 
 
-def _show(console: "Console", answer: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _show_read(console: "Console", answer: dict[str, Any]) -> None:
+    """What was read of the capture."""
     if answer["changed"]:
         rejected = f", {answer['rejected']} of them no messages (see rejects)" if answer["rejected"] else ""
         segments = f"{answer['segments']} segment{'' if answer['segments'] == 1 else 's'}"
@@ -367,6 +365,14 @@ def _show(console: "Console", answer: dict[str, Any]) -> None:
         )
         named = _few([f"{name} ({reason})" for name, reason in unfinished.items()])
         console.print(f"{what}: {named}; the rest is taken when it comes", markup=False)
+
+
+def _show(console: "Console", answer: dict[str, Any]) -> None:
+    """What was read, and what became of the tables."""
+    from rich.table import Table
+    from rich.text import Text
+
+    _show_read(console, answer)
     reasons = {name: made["empty"] or "" for name, made in answer["tables"].items()}
     if len(set(reasons.values())) == 1 and (reason := next(iter(reasons.values()))):  # the same for all: once is enough
         console.print(Text(reason, style="yellow"))

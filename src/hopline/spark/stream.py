@@ -40,14 +40,14 @@ def stream(
         pipeline: what to do.
         every_s: seconds between two looks.
         is_endless: if not, it ends when all is taken that was there when it began.
-        on_batch: is told what each batch did; nothing if there was nothing new.
+        on_batch: is told what each batch did; if there was nothing new, only by a stream that then ends.
         wait: waits, and says whether it is time to end; by default it never is.
     """
     wait = Event().wait if wait is None else wait
     with pipeline.warehouse.only_me("stream"):
         while True:
             summary = pipeline.take("stream")
-            if summary.changed:
+            if summary.changed or not is_endless:  # who waits for its end is owed a word
                 on_batch(summary)
             if not is_endless or wait(every_s):
                 return

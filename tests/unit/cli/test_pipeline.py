@@ -133,7 +133,16 @@ def test_an_empty_capture(here, folders):
 def test_a_stream_of_nothing_ends_when_drained(here, folders):
     (answer,) = here("pipeline", "stream", *folders, "--until-drained").lines
     assert (answer["mode"], answer["read"]) == ("stream", 0)
-    assert here("pipeline", "stream", *folders, "--until-drained").lines == []
+    (answer,) = here("pipeline", "stream", *folders, "--until-drained").lines
+    assert (answer["mode"], answer["changed"]) == ("stream", False)
+
+
+def test_a_stream_that_is_drained_says_to_a_person_in_one_line_that_nothing_was_new(here, folders, monkeypatch):
+    here("pipeline", "stream", *folders, "--until-drained")
+    said = []
+    monkeypatch.setattr("hopline.cli.pipeline.put", lambda answer, show, **_: said.extend(shown(answer, show)))
+    here("pipeline", "stream", *folders, "--until-drained")
+    assert said == ["nothing new; the tables are as they were"]
 
 
 def test_without_pyspark_it_says_what_to_type(here, folders, monkeypatch):
@@ -145,9 +154,9 @@ def test_without_pyspark_it_says_what_to_type(here, folders, monkeypatch):
     assert "pip install 'hopline[spark]'" in result.errors
 
 
-def shown(answer):
+def shown(answer, show=_show):
     console = Console(file=StringIO(), width=120, highlight=False)
-    _show(console, answer)
+    show(console, answer)
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
 
 

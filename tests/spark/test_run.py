@@ -354,7 +354,10 @@ def test_where_no_signature_was_judged_nobody_knows_how_many_are_invalid(pipelin
         told = Message(identity=b"X", version=1, correlation_id=flow, domain="full", hops=1)
         story.see("server", "scaleout_in", ring.sign(told, now_ns=START_NS, nonce=b"n" * 16), 5)
         story.write(tmp_path / "c")
-        pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"flows"}), domains=domains).run()
+        summary = pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"flows"}), domains=domains).run()
+        assert summary.unchecked == (1 if domains is None else 0)
+    later = pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"flows"}), domains=DOMAINS).run()
+    assert (later.changed, later.unchecked) == (False, 0)  # keys that come later are too late
     found = {row["correlation_key"]: row["invalid_signatures"] for row in rows_of(tmp_path / "t", "flows")}
     assert found == {"good": None if domains is None else 0, "forged": invalid}
 

@@ -365,6 +365,10 @@ def _show_read(console: "Console", answer: dict[str, Any]) -> None:
         )
         named = _few([f"{name} ({reason})" for name, reason in unfinished.items()])
         console.print(f"{what}: {named}; the rest is taken when it comes", markup=False)
+    if unchecked := answer.get("unchecked"):
+        what = "1 signature was not checked" if unchecked == 1 else f"{unchecked} signatures were not checked"
+        console.print(f"{what}, as no keys were given. They are judged only when a message is taken:")
+        console.print("to have these judged, make the tables anew with --keys")
 
 
 def _show(console: "Console", answer: dict[str, Any]) -> None:

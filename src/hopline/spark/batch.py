@@ -78,6 +78,7 @@ class Summary(msgspec.Struct, frozen=True):
     `gone` are segments that were deleted before they were read. They do not count as taken: if they come back, they are new.
     `unfinished` are those that stop before their end, though nobody writes to them any more, and why: a copy that is not
     complete, a writer that was killed. What is whole of them is taken, and the rest when it comes.
+    `unchecked` are signatures among what was read that nobody judged, as no keys were given. No later run makes up for that.
     """
 
     run: str
@@ -92,6 +93,7 @@ class Summary(msgspec.Struct, frozen=True):
     tables: dict[str, TableSummary]
     gone: list[str] = []
     unfinished: dict[str, str] = {}
+    unchecked: int = 0
 
 
 class Batch:
@@ -124,7 +126,7 @@ class Batch:
         self._written: dict[str, int] = {}
         self._days: list[str] = []
         self._swaps: list[Swap] = []
-        self._read = self._rejected = 0
+        self._read = self._rejected = self._unchecked = 0
         self._gone: frozenset[str] = frozenset()
 
     @cached_property
@@ -186,6 +188,8 @@ class Batch:
             self._leave_out_gone(spark)
         self._rejected = shelves.rows_in(self._disk, self._shelf(REJECTS.name))
         self._read = shelves.rows_in(self._disk, self._shelf(_NEW)) + self._rejected
+        if domains is None:  # then verdicts are few: they are told apart only by hour, node and domain
+            self._unchecked = shelves.total(self._disk, self._shelf(_VERDICTS), "messages", status="unchecked")
         return shelves.days_on(self._disk, self._shelf(_NEW))
 
     def _leave_out_gone(self, spark: SparkSession) -> None:
@@ -365,6 +369,7 @@ class Batch:
             tables=tables,
             gone=sorted(self._gone),
             unfinished=dict(self._news.unfinished),
+            unchecked=self._unchecked,
         )
 
     def _commit(self, summary: Summary) -> None:

@@ -3,13 +3,15 @@
     flows/date=2026-11-15/part-20261116T001801-9f86d0-00000.parquet
 
 What Spark leaves beside the rows - names of its own, marks, checksums - is tidied away. How many rows there are, and from
-when, is read from the ends of the files: nothing is counted by a job. This file knows no table.
+when, is read from the ends of the files, and a few rows are added up here: nothing is counted by a job. This file knows no
+table.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -89,6 +91,18 @@ def tidy(disk: Disk, folder: str, run: str) -> None:
 def rows_in(disk: Disk, folder: str) -> int:
     """How many rows the files in and below a folder have."""
     return sum(pq.read_metadata(path).num_rows for path in _paths(disk, folder))
+
+
+def total(disk: Disk, folder: str, column: str, **equal: str) -> int:
+    """The sum of a column over the rows in and below a folder that have these values. They are read here: for few rows."""
+    found = 0
+    for path in _paths(disk, folder):
+        with pq.ParquetFile(path) as file:
+            rows = file.read([column, *equal])
+        for name, value in equal.items():
+            rows = rows.filter(pc.equal(rows[name], value))
+        found += pc.sum(rows[column], min_count=0).as_py()
+    return found
 
 
 def extremes(disk: Disk, name: str, column: str) -> tuple[Any, Any] | None:

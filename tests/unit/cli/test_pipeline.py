@@ -189,6 +189,15 @@ def test_segments_that_stop_before_their_end_are_named_to_a_person():
     assert shown(answer)[1].startswith("2 segments stop before their ends: a (it is empty), b (its end mark is missing);")
 
 
+def test_a_person_hears_that_signatures_were_not_checked():
+    answer = {"changed": True, "read": 1, "rejected": 0, "segments": 1, "seconds": 1.0, "tables": {}}
+    assert shown(answer | {"unchecked": 0})[1:] == shown(answer)[1:]
+    _, first, second, *_ = shown(answer | {"unchecked": 222})
+    assert first == "222 signatures were not checked, as no keys were given. They are judged only when a message is taken:"
+    assert second == "to have these judged, make the tables anew with --keys"
+    assert shown(answer | {"unchecked": 1})[1].startswith("1 signature was not checked, ")
+
+
 def test_a_segment_that_stops_before_its_end_is_named_also_if_nothing_is_new(here, folders, tmp_path):
     name = "20261115T231501123456Z-N1-9f86d081-000001"
     (tmp_path / "captures" / f"{name}.arrows").touch()

@@ -237,7 +237,7 @@ def _by_time(rows: DataFrame) -> DataFrame:
     is_away = sf.col("role") == "away"
     all_before = Window.partitionBy(*what).orderBy(*time, "node").rowsBetween(Window.unboundedPreceding, -1)
     here = Window.partitionBy(*what, "node").orderBy(*time)
-    found = rows.withColumns(
+    found = rows.repartition("message_uid").withColumns(  # once for all that follows
         {
             # Of one who sends: its how many-th sending this is, or was the last before.
             "number": sf.sum(is_away.cast("int")).over(here.rowsBetween(Window.unboundedPreceding, 0)),
@@ -255,12 +255,13 @@ def _by_time(rows: DataFrame) -> DataFrame:
     is_own = (sf.col("last.node") == sf.col("node")) & sf.col("passes_on")
     arrivals = found.where(~is_away).withColumn("source", sf.when(is_own, sf.col("last_own")).otherwise(sf.col("last")))
     arrivals = arrivals.withColumn("before_ns", sf.lag("seen_ns").over(here))
-    turn = Window.partitionBy(*what, "node", "turn").orderBy(*time)
-    later = sf.count("*").over(turn.rowsBetween(1, Window.unboundedFollowing))
+    turn = Window.partitionBy(*what, "node", "turn")
+    # Not as a count of those that follow: to find that, Spark goes through all of them again for each.
+    later = sf.count("*").over(turn) - sf.row_number().over(turn.orderBy(*time))
     arrivals = arrivals.withColumns(
         {
             "source_number": sf.col("source.number") - later,
-            "before_ns": sf.first("before_ns").over(turn.rowsBetween(Window.unboundedPreceding, 0)),
+            "before_ns": sf.first("before_ns").over(turn.orderBy(*time)),
         }
     )
     sendings = found.where(is_away)

@@ -2,7 +2,7 @@
 
 Theory. Almost every message passes a place - node, tap, hop and peer, as `messages.py` has it - once, and to find out that
 it does, all of them have to be compared. For that a passage is a number, made of the fingerprint and the place, and is put
-in order with all others. Spark would make rows of them, move these and add them up, which took five times as long:
+in order with all others. Spark would make rows of them, move these and add them up, which took seven times as long:
 
     sift       a part -> its passages, in order
     stretch    of these, the ones in one of several stretches of the numbers
@@ -43,12 +43,22 @@ Passages = NDArray[np.uint64]
 
 
 def sift(path: str) -> Passages:
-    """The passages of a part, in order; those whose message was thought to be a repeated one stand there twice."""
+    """The passages of a part, in order.
+
+    Those whose message was thought to be a repeated one stand there twice, and none more often: a stranger who sends the
+    same again and again must not fill the memory of who compares them.
+    """
     found = [np.empty((2, 0), np.uint64)]
     with pq.ParquetFile(path, read_dictionary=[name for name in _PLACE if name != "hops"]) as file:
         columns = ["message_uid", "occurrence", *_PLACE]
         found += [_passages(batch) for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)]
-    passages = np.concatenate(found, axis=1)
+    passages = _in_order(np.concatenate(found, axis=1))
+    is_kept = np.ones(passages.shape[1], np.bool_)
+    is_kept[2:] = passages[0][2:] != passages[0][:-2]
+    return passages[:, is_kept]
+
+
+def _in_order(passages: Passages) -> Passages:
     return passages[:, np.argsort(passages[0])]
 
 
@@ -72,8 +82,7 @@ def stretch(path: str, number: int, count: int) -> Passages:
 
 def repeated(parts: Iterable[Passages]) -> pa.Array:
     """Of the fingerprints that have passed a place twice, in any of the parts, how they begin."""
-    passages = np.concatenate([np.empty((2, 0), np.uint64), *parts], axis=1)
-    passages = passages[:, np.argsort(passages[0])]
+    passages = _in_order(np.concatenate([np.empty((2, 0), np.uint64), *parts], axis=1))
     uids = np.unique(passages[1][1:][passages[0][1:] == passages[0][:-1]])
     return pa.array([uid.tobytes() for uid in uids], pa.binary())
 

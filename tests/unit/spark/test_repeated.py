@@ -82,6 +82,13 @@ def test_a_stretch_is_all_of_it_or_a_part(tmp_path):
     assert [stretch(path, each, 2)[0].tolist() for each in range(2)] == [numbers[:3].tolist(), numbers[3:].tolist()]
 
 
+def test_however_often_the_same_passes_it_is_held_twice(tmp_path):
+    row = {"message_uid": uid(1), "occurrence": 7, "node_key": "n", "hops": 0, "tap": "wire_in", "distribution": "unicast"}
+    path = write(str(tmp_path), 0, [row] * 1000 + [row | {"hops": 1, "occurrence": 0}])
+    assert sift(path).shape == (2, 3)
+    assert repeated([sift(path)]).to_pylist() == [uid(1)[:8]]
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_as_many_names_as_rows_are_told_apart(tmp_path, again):
     """In a batch in which all names differ, numbers of places would not fit if they were all counted through."""

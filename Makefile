@@ -10,11 +10,9 @@ PIP_INSTALL := -m pip --quiet --disable-pip-version-check install
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-# Many tests wait, for a time that must pass or for another process: so there is one worker more than cores. Each takes a
-# second to start; more than four do not pay.
+# Each worker takes a second to start; more than four do not pay, and neither does one more than there are cores.
 # Tests of one group, such as those that share the session of Spark, stay with one worker.
-WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))' 2>/dev/null || echo 2)
-PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The pure rooms, and the part of them that must be covered completely, by their own tests and nobody else's.
 COMMA := ,

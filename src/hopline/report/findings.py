@@ -86,7 +86,8 @@ def _losses(facts: Facts) -> list[Finding]:
         return [Finding("good", "losses", text)] if both else []
     system = facts.moves.lost_system
     of_these = f" ({system:,} of them system traffic)" if system else ""
-    text = f"{count(lost, 'message')} got lost between nodes{of_these}: sent, and never seen where they should be."
+    they = "it" if lost == 1 else "they"
+    text = f"{count(lost, 'message')} got lost between nodes{of_these}: sent, and never seen where {they} should be."
     return [Finding("bad", "losses", text)]
 
 

@@ -93,3 +93,22 @@ def test_control_traffic_of_a_node_with_itself_is_local(spark, reference):
     found = hops.hops(reference_tables(spark, reference).moves).where("identity_key like 'KINO.CHCK%'")
     kinds = {(row.kind, row.from_node_key == row.to_node_key) for row in found.collect()}
     assert kinds == {("local", True)}
+
+
+def test_of_what_reference_nodes_sent_nothing_is_lost_and_nothing_comes_twice(spark, reference):
+    """Also of equal broadcasts in three networks whose nodes have the same names, and of what is announced by domain."""
+    found = hops.hops(reference_tables(spark, reference).moves)
+    assert found.where("lost").count() == 0
+    ends = found.where("sent_at is not null and received_at is not null")
+    assert ends.count() == ends.dropDuplicates(["message_uid", "from_node_key", "to_node_key", "sent_at"]).count()
+    notified = found.where("identity_key = 'NOTIFY'").collect()
+    assert {(row.from_node_key, row.to_node_key, row.latency_ms is not None) for row in notified} == {
+        ("client", "server", True)
+    }
+    left = found.where("identity_key = 'KINO.UNREGNODE' and latency_ms is not null").collect()
+    assert {(row.from_node_key, row.to_node_key) for row in left} == {
+        ("client", "rendezvous"),
+        ("server", "rendezvous"),
+        ("rendezvous", "client"),
+        ("rendezvous", "server"),
+    }

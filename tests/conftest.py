@@ -1,14 +1,26 @@
 """What holds for all tests."""
 
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes is the machine's affair, and no property of ours.
 settings.register_profile("hopline", deadline=None)
 settings.load_profile("hopline")
 
+HERE = Path(__file__).parent
+WAITING = [HERE / name for name in ("e2e", "reference", "transport", "cluster/test_sockets.py", "unit/cli/test_replay.py")]
+"""Tests over real sockets and between processes: together they wait for a minute, so `make quick` leaves them out."""
+
 
 def pytest_configure() -> None:
     # Who starts us in the background may have Ctrl-C ignored, here and in all that we start; then no test of it could pass.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(place in (item.path, *item.path.parents) for place in WAITING):
+            item.add_marker(pytest.mark.slow)

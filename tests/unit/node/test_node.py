@@ -361,6 +361,7 @@ def test_a_cancelled_ask_leaves_nothing_behind():
     run(test)
 
 
+@pytest.mark.slow
 def test_an_ask_that_a_tap_breaks_leaves_nothing_behind():
     class Broken(Tap):
         points = frozenset({"hub_out"})

@@ -172,6 +172,7 @@ def test_garbage_is_one_problem_whatever_the_cuts(tmp_path, share_bytes):
     assert [(problem.code, problem.segment, problem.position) for problem in problems] == [("CAPTURE_DAMAGED", name, 0)]
 
 
+@pytest.mark.slow
 def test_a_wrong_byte_costs_one_batch_and_is_said_once_and_in_the_same_words_whatever_the_cuts(tmp_path):
     file = make_segment(tmp_path, BATCHES)
     data = bytearray(file.read_bytes())

@@ -124,6 +124,7 @@ def test_a_rate_is_kept_from_row_to_row():
     run(test)
 
 
+@pytest.mark.slow
 def test_what_a_lost_node_had_is_sent_to_another():
     async def test(world):
         stuck, taker = Taker(is_open=False), Taker()

@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items):
 def spark(request, tmp_path_factory) -> Iterator[SparkSession]:
     """The session, as commands make it for little data, on two cores; `made.py` has one for more.
 
-    With all tests the JVM lives for a hundred runs, and then it pays to compile well: from the tenth on.
+    With all tests the JVM lives for many runs, and then it pays to compile well: of small runs of the pipeline in one JVM
+    each was cheaper from the eighth on, a quarter from the twentieth, and all together from about the 25th.
     """
     place = tmp_path_factory.mktemp("spark")
     has_many = sum("spark" in item.fixturenames for item in request.session.items) >= MANY

@@ -2,7 +2,8 @@
 
 Theory. Almost every message passes a place - node, tap, hop and peer, as `messages.py` has it - once, and to find out that
 it does, all of them have to be compared. For that a passage is a number, made of the fingerprint and the place, and is put
-in order with all others. Spark would make rows of them, move these and add them up, which took seven times as long:
+in order with all others. Spark would make rows of them, move these and add them up: that took 1.7 us a message, and this
+0.2 to 0.3, in different sessions.
 
     sift       a part -> its passages, in order
     stretch    of these, the ones in one of several stretches of the numbers

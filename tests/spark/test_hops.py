@@ -1,15 +1,18 @@
 """The table `hops`: moves between nodes and inside them, halves of moves, losses and clocks."""
 
+import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 from pyspark.sql import functions as sf
 
+from hopline import Actor, Node, Payload, message
 from hopline.spark import hops
 from hopline.spark.tables import HOPS
 from tests.spark import reference as real
 from tests.spark.generator import MS
-from tests.spark.made import assert_same, made, reference_tables
+from tests.spark.made import Tables, assert_same, made, reference_tables
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -112,3 +115,44 @@ def test_of_what_reference_nodes_sent_nothing_is_lost_and_nothing_comes_twice(sp
         ("rendezvous", "client"),
         ("rendezvous", "server"),
     }
+
+
+@message("HELLO")
+class Hello(Payload):
+    """What the nodes of the next test are asked."""
+
+
+class Greeter(Actor):
+    """Says hello to whoever does."""
+
+    async def greet(self, hello: Hello) -> Hello:
+        return hello
+
+
+def test_what_nodes_tell_several_peers_of_themselves_meets_who_was_told(spark, tmp_path):
+    """Equal announcements to peers whose names are not known yet: each comes by the socket that it left by."""
+
+    async def talk() -> None:
+        node = partial(Node, capture=tmp_path, bind="tcp://127.0.0.1:0")
+        async with (
+            node([Greeter()]) as first,
+            node(peers=[first.address]) as second,
+            node(peers=[first.address, second.address]) as third,
+        ):
+            await third.ask(Hello(), Hello, timeout=10)
+
+    asyncio.run(talk())
+    tables = Tables(spark, str(tmp_path))
+    told = tables.messages.where("is_system")
+    ends = {row.tap: row["count"] for row in told.groupBy("tap").count().collect()}
+    found = hops.hops(tables.moves).where("identity_key like 'KINO.%'")
+    met = found.where("sent_at is not null and received_at is not null")
+    assert ends["scaleout_in"] == met.count()
+    assert met.dropDuplicates(["message_uid", "from_node_key", "sent_at", "to_node_key"]).count() == met.count()
+    assert found.count() == ends["scaleout_out"]
+    sockets = {row.peer_key: row.node_key for row in told.where("tap = 'scaleout_in'").collect()}
+    sent = {
+        (bytes(row.message_uid), row.seen_at, sockets.get(row.peer_key))
+        for row in told.where("tap = 'scaleout_out'").collect()
+    }
+    assert {(bytes(row.message_uid), row.sent_at, row.to_node_key) for row in met.collect()} <= sent

@@ -85,7 +85,8 @@ MESSAGES: Final = _messages(
 )
 """A row per sighting of a message.
 
-`peer_key` is frame 0: the node it is sent to, or the socket that it came by. `receiver_kind` is hub, actor, unknown (a
+`peer_key` is frame 0: the node it is sent to, or the socket that it came by; of what a Hopline node tells a peer of itself,
+the socket at both ends, as it need not know who is there. `receiver_kind` is hub, actor, unknown (a
 receiver without the prefix byte, as before 2016-11) or empty. `addressing` is all (broadcast), hub, actor, node or any; a
 receiver of unknown kind is the hub if it is also the one that is called back, else an actor. `trace_options` is null if it
 does not fit; its warning has the number. `body_size` is that of the body as it was sent, also if less of it was kept; a

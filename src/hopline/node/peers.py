@@ -400,6 +400,9 @@ class Peers:
     def _tell(self, peer: LinkedPeer, said: Iterable[Said]) -> None:
         for domain, payload in said:
             message = self.announcements.message(domain, payload)
+            # Who is there we may not know yet. The name of our socket, which does not travel in a frame, is what the peer
+            # knows us by: so whoever looks at both captures can tell what was said to whom.
+            message = msgspec.structs.replace(message, socket_identity=peer.link.route)
             frames = encode(message, peer.format, peer.variant)
             self._router.sending()
             if peer.send(frames):

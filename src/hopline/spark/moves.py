@@ -7,6 +7,7 @@ for the sending that it belongs to:
     it is of another node
     it has the same last entry      of the trail: the node that sent it
     it was sent to this node        as frame 0 says; if that names nobody we know, it may have been
+    it left by the same socket      as it came by, if frame 0 of the sending names one: what a node says of itself
     several are left                one that names this node, else the last before the arrival
 
 Control traffic of reference nodes has no trail and no hops, names no peer and is passed on by a rendezvous; so of equal
@@ -59,7 +60,8 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     role = sf.lit(None)
     for name, taps in _ROLES.items():
         role = sf.when(sf.col("tap").isin(*taps), name).otherwise(role)
-    peer = sf.when(sf.col("peer_key").rlike(_SOCKET), None).otherwise(_said("peer_key"))
+    is_socket = sf.col("peer_key").rlike(_SOCKET)
+    peer = sf.when(is_socket, None).otherwise(_said("peer_key"))
     is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | ~sf.col("tap").startswith("wire")
     is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
     rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
@@ -74,6 +76,8 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
         sf.when(is_away, peer).alias("peer"),
         sf.when(is_away, sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
         sf.when(is_moving, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
+        # Only of what nodes say of themselves: all else is sent to somebody, and has a hop when it moves.
+        sf.when(is_socket & is_moving & (sf.col("hops") == 0), sf.col("peer_key")).alias("socket"),
     )
     to = known.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("to"))
     rows = rows.join(sf.broadcast(to), "peer", "left")
@@ -97,8 +101,8 @@ def _resolved(moves: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def _by_occurrence(rows: DataFrame) -> DataFrame:
-    sighting = sf.struct("role", "node", "seen_ns", "peer", "to", "address", "sender")
-    first = sf.min_by(sighting, sf.struct("seen_ns", "role", "node", "peer"), MOST_SIGHTINGS)
+    sighting = sf.struct("role", "node", "seen_ns", "peer", "to", "address", "sender", "socket")
+    first = sf.min_by(sighting, sf.struct("seen_ns", "role", "node", "peer", "socket"), MOST_SIGHTINGS)
     groups = (
         rows.repartition("message_uid")  # first, or Spark would make lists of one before and after moving them
         .groupBy(*_MESSAGE, "correlation_key", "identity_key")
@@ -146,7 +150,13 @@ def _with_role(role: str) -> Column:
 def _fits(away: Column, came: Column) -> Column:
     """Whether an arrival may belong to a sending."""
     may_be_for = away["to"].isNull() | (away["to"] == came["node"])
-    return (away["node"] != came["node"]) & may_be_for & away["sender"].eqNullSafe(came["sender"])
+    may_be_by = away["socket"].isNull() | _is_by(away, came)
+    return (away["node"] != came["node"]) & may_be_for & may_be_by & away["sender"].eqNullSafe(came["sender"])
+
+
+def _is_by(away: Column, came: Column) -> Column:
+    """Whether it came by the socket that it left by, as both ends say."""
+    return sf.coalesce(away["socket"] == came["socket"], sf.lit(col=False))
 
 
 def _ranked(came: Column) -> Column:
@@ -155,7 +165,7 @@ def _ranked(came: Column) -> Column:
     def rank(away: Column) -> Column:
         is_before = away["seen_ns"] <= came["seen_ns"]
         return sf.struct(
-            away["to"].isNotNull().alias("is_named"),
+            (away["to"].isNotNull() | away["socket"].isNotNull()).alias("is_named"),
             is_before.alias("is_before"),
             sf.when(is_before, away["seen_ns"]).otherwise(-away["seen_ns"]).alias("nearness"),
             away.alias("away"),
@@ -167,7 +177,7 @@ def _ranked(came: Column) -> Column:
 
     # A node gets what another has sent to it once. What comes again, by another socket, was sent by somebody else.
     is_again = sf.exists("came", is_same_before)
-    ranked = sf.transform(sf.filter("away", lambda away: ~is_again & _fits(away, came)), rank)
+    ranked = sf.transform(sf.filter("away", lambda away: (_is_by(away, came) | ~is_again) & _fits(away, came)), rank)
     return sf.struct(came.alias("came"), ranked.alias("ranked"))
 
 
@@ -184,6 +194,11 @@ def _arrival(found: Column) -> Column:
     return sf.when(best.isNull(), _half_received(came)).otherwise(_sent(best["away"], came, how))
 
 
+def _name(away: Column) -> Column:
+    """Whom it was sent to, or else by which socket it left: of equal messages of one moment there is one for each."""
+    return sf.coalesce(away["peer"], away["socket"])
+
+
 def _nowhere() -> Column:
     """The sendings that no arrival belongs to."""
 
@@ -193,7 +208,7 @@ def _nowhere() -> Column:
             lambda move: (
                 (move["from_node_key"] == away["node"])
                 & (move["sent_ns"] == away["seen_ns"])
-                & move["peer"].eqNullSafe(away["peer"])
+                & move["peer"].eqNullSafe(_name(away))
             ),
         )
 
@@ -304,14 +319,14 @@ def _how() -> Column:
 def _sent(away: Column, came: Column, how: Column) -> Column:
     """A move between nodes of which both ends were seen."""
     ends = (away["node"], came["node"], away["seen_ns"], came["seen_ns"])
-    return _move(sf.lit("network"), how, *ends, came["sender"], away["peer"])
+    return _move(sf.lit("network"), how, *ends, came["sender"], _name(away))
 
 
 def _half_sent(away: Column) -> Column:
     """A sending of which the arrival was not seen."""
     to = sf.coalesce(away["to"], away["address"])
     how = sf.when(to.isNotNull(), "address")
-    return _move(sf.lit("network"), how, away["node"], to, away["seen_ns"], None, away["sender"], away["peer"])
+    return _move(sf.lit("network"), how, away["node"], to, away["seen_ns"], None, away["sender"], _name(away))
 
 
 def _half_received(came: Column) -> Column:

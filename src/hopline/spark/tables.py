@@ -101,7 +101,10 @@ MESSAGES: Final = Table(
         ),
         Column("direction", STRING, "in or out, as seen from what the tap is named after."),
         Column(
-            "peer_key", STRING, "Frame 0: the node it is sent to, or the socket it came by. Null if the reader does not say."
+            "peer_key",
+            STRING,
+            "Frame 0: the node it is sent to, or the socket it came by; of what a Hopline node tells a peer of itself, the "
+            "socket at both ends. Null if the reader does not say.",
         ),
         Column("seq", BIGINT, "Counts from 1 for each run of a writer and tap: a gap is a loss of the capture."),
         Column("encoded", BOOLEAN, "False: it never was bytes (a tap inside a node), and so never signed."),

@@ -49,6 +49,8 @@ class Link(Protocol):
     """A connection to one peer, from `Transport.connect` until `close`. It connects again by itself when it is lost."""
 
     address: str
+    route: bytes
+    """The name of its socket: what comes by this link has it as frame 0 at the peer."""
     takes_bundles: bool
     """Whether the peer may be sent many messages at once. Whoever knows the peer says so; a connection lost unsays it."""
 

@@ -33,6 +33,7 @@ class ZmqLink:
         changed: Callable[["ZmqLink"], None],
     ) -> None:
         self.address = address
+        self.route: bytes = socket.get(zmq.ROUTING_ID)  # type: ignore[assignment]  # of this option it is bytes
         self._socket = socket
         self._listener = listener
         self._changed = changed

@@ -5,10 +5,15 @@ import pytest
 from pyspark.sql import functions as sf
 
 from hopline.spark import callbacks, expiries, flows, hops
+from hopline.spark.days import Day
+from hopline.spark.keeping import as_it_is
+from hopline.spark.midnight import Midnights
+from hopline.spark.parts import Span
 from hopline.wire import Distribution, Message, RoutingEntry
-from tests.spark.small import Story, output, request
+from tests.spark.small import MS, START_NS, Story, output, request
 
 ZEROS = b"00000000-0000-0000-0000-000000000000"
+HOUR_MS = 3_600_000
 
 
 def news(flow: str, kind: bytes = b"NEWS") -> Message:
@@ -75,6 +80,13 @@ def control_traffic_over_midnight(story: Story) -> None:
     story.see("W2", "wire_in", 1, ping)
 
 
+def a_request_that_is_answered_the_next_day(story: Story) -> None:
+    """Two and a half hours later, and nothing else was seen of the node that asked."""
+    asked = request("next day", key=6, ttl_ms=1000, hub="patient")
+    story.see("N9", "hub_out", -2 * HOUR_MS, asked)
+    story.see("N9", "hub_in", HOUR_MS / 2, output(asked))
+
+
 def control(body: bytes, domain: str = "") -> Message:
     return Message(identity=b"KINO.X", version=1, correlation_id=ZEROS, body=body, domain=domain)
 
@@ -134,6 +146,7 @@ def tables(spark, tmp_path_factory):
         what_a_router_saw,
         equal_messages_that_one_end_saw_before_the_other,
         control_traffic_over_midnight,
+        a_request_that_is_answered_the_next_day,
         control_traffic_of_two_domains,
         control_traffic_inside_a_node,
         control_traffic_that_is_passed_on_and_comes_again,
@@ -212,6 +225,17 @@ def test_clocks_are_not_told_by_messages_that_occur_again(found_hops):
 def test_control_traffic_meets_over_midnight(found_hops):
     (row,) = [row for row in found_hops if row.identity_key == "KINO.PING"]
     assert (row.from_node_key, row.to_node_key, row.latency_ms, row.matched_by) == ("W1", "W2", 2.0, "time")
+
+
+def test_what_is_cut_at_midnight_still_shows_that_a_node_was_captured(spark, tables):
+    """The answer is an orphan of the next day; the request has expired, for its node was there to see it."""
+    day, hour_ns = Span(START_NS - 24 * HOUR_MS * MS, START_NS - 1), HOUR_MS * MS
+    messages = tables.messages.where(sf.col("seen_ns") <= day.last + hour_ns)
+    errors = spark.createDataFrame([], "message_uid binary, error_type string, error_message string")
+    midnights = Midnights(day, hour_ns, has_before=False, has_after=True)
+    made = Day(messages, errors, tables.verdicts, midnights, as_it_is).table("callbacks")
+    rows = made.where("correlation_key = 'next day'").collect()
+    assert [(row.outcome, row.responses) for row in rows] == [("expired", 0)]
 
 
 def moves_of(tables, body):

@@ -34,7 +34,7 @@ from hopline.identity import EXCEPTION
 from hopline.payload.service import ExceptionMessage
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.keeping import Keep, as_it_is
-from hopline.spark.nodes import captured
+from hopline.spark.nodes import Nodes, find_nodes
 from hopline.spark.tables import CALLBACKS, conform
 from hopline.spark.trails import inherited_size, is_traced
 
@@ -49,7 +49,9 @@ def callbacks(answers: DataFrame) -> DataFrame:
     return conform(answers, CALLBACKS)
 
 
-def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Keep = as_it_is) -> DataFrame:
+def find_answers(
+    messages: DataFrame, errors: DataFrame | None = None, keep: Keep = as_it_is, nodes: Nodes | None = None
+) -> DataFrame:
     """Requests with their answers: the columns of `callbacks`, and what other tables need to know of them.
 
     Beside the columns of the table these are requested_ns, and response_size: bytes of the answer's body.
@@ -58,9 +60,11 @@ def find_answers(messages: DataFrame, errors: DataFrame | None = None, keep: Kee
         messages: the table.
         errors: what failures say, of `read_errors`; without it error_type and error_message are null.
         keep: keeps what is looked at more than once, here the requests: by answers, and for themselves.
+        nodes: who was captured, if messages are not all that was seen.
     """
     rows = _asked(messages)
-    requests = keep("requests", _with_capture(_requests(rows), messages))
+    captured, _ = nodes or find_nodes(messages)
+    requests = keep("requests", _with_capture(_requests(rows), captured))
     came = _came(rows, requests)
     order = Window.partitionBy(*_ASK).orderBy("resolved_ns", "response_uid", "response_occurrence")
     everything = Window.partitionBy(*_ASK)
@@ -201,9 +205,9 @@ def _requests(rows: DataFrame) -> DataFrame:
     )
 
 
-def _with_capture(requests: DataFrame, messages: DataFrame) -> DataFrame:
+def _with_capture(requests: DataFrame, captured: DataFrame) -> DataFrame:
     """Requests with the end of the capture of their node; if it holds nothing that came, it is as if there were none."""
-    nodes = captured(messages).select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"), "gets")
+    nodes = captured.select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"), "gets")
     found = requests.join(sf.broadcast(nodes), "request_node", "left")
     return found.withColumn("is_foreign", sf.col("is_foreign") | ~sf.col("gets")).drop("gets")
 

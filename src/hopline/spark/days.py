@@ -30,6 +30,7 @@ from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves, hops, skews
 from hopline.spark.keeping import Keep
 from hopline.spark.midnight import Midnights
+from hopline.spark.nodes import Nodes, find_nodes
 from hopline.spark.parts import Span
 from hopline.spark.signatures import signatures
 from hopline.spark.tables import CALLBACKS, EDGES, EXPIRIES, FLOWS, HOPS, SIGNATURES
@@ -90,7 +91,8 @@ class Day:
         self._midnights = midnights
         self._keep = keep
         self._kept: dict[str, DataFrame] = {}
-        self._locks = {name: Lock() for name in ("moves", "answers", "fates")}
+        self._known: Nodes | None = None
+        self._locks = {name: Lock() for name in ("nodes", "moves", "answers", "fates")}
 
     def table(self, name: str) -> DataFrame:
         """The rows of a table of BY_DAY, or `clocks`, of the whole window; raises ValueError if it is none of them."""
@@ -127,9 +129,17 @@ class Day:
         )
 
     @property
+    def _nodes(self) -> Nodes:
+        """Who was captured in the window: of what is cut at midnight too, for that somebody looked remains true."""
+        with self._locks["nodes"]:
+            self._known = self._known or find_nodes(self._messages, self._keep)
+        return self._known
+
+    @property
     def _moves(self) -> DataFrame:
         def make() -> DataFrame:
-            return find_moves(self._midnights.near(self._messages, _move(), "moves", self._keep), self._keep)
+            near = self._midnights.near(self._messages, _move(), "moves", self._keep)
+            return find_moves(near, self._keep, self._nodes)
 
         return self._once("moves", make)
 
@@ -137,7 +147,7 @@ class Day:
     def _answers(self) -> DataFrame:
         def make() -> DataFrame:
             near = self._midnights.near(self._messages, _ask(), "asks", self._keep)
-            return find_answers(near, self._errors, self._keep)
+            return find_answers(near, self._errors, self._keep, self._nodes)
 
         return self._once("answers", make)
 
@@ -145,7 +155,7 @@ class Day:
     def _fates(self) -> DataFrame:
         def make() -> DataFrame:
             near = self._midnights.near(self._messages, _message(), "fates", self._keep)
-            return find_fates(near, self._moves)
+            return find_fates(near, self._moves, self._nodes)
 
         return self._once("fates", make)
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from hopline.spark.hops import NS_PER_MS, timestamp_of
-from hopline.spark.nodes import AWAY, CAME, GIVEN, captured, names
+from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, find_nodes
 from hopline.spark.tables import EXPIRIES, conform
 
 _MESSAGE: Final = ("message_uid", "occurrence")
@@ -42,7 +42,7 @@ def expiries(fates: DataFrame) -> DataFrame:
     return conform(rows.withColumn("date", sf.col("hour").cast("date")), EXPIRIES)
 
 
-def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
+def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None) -> DataFrame:
     """What became of each message that has a TTL.
 
     The columns are message_uid, occurrence, correlation_key, identity_key, first_ns, hour, ttl_ms, fate (in_time, late,
@@ -51,8 +51,10 @@ def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
     Args:
         messages: the table.
         moves: of `hops.find_moves`, for the clocks.
+        nodes: who was captured, if messages are not all that was seen.
     """
-    rows = _sightings(messages)
+    captured, names = nodes or find_nodes(messages)
+    rows = _sightings(messages, names)
     lives = rows.groupBy(*_MESSAGE).agg(
         sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
         sf.max(sf.struct("hops", "stage", "seen_ns", "node_key", "target")).alias("last"),
@@ -61,8 +63,8 @@ def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
     lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
     stage, ttl_ms, skew_ms = sf.col("last.stage"), sf.col("first.ttl_ms"), _skew()
     place = sf.when(stage == _AWAY, sf.col("last.target")).otherwise(sf.col("last.node_key"))
-    nodes = captured(messages).withColumnRenamed("node_key", "place")
-    lives = lives.withColumn("place", place).join(sf.broadcast(nodes), "place", "left")
+    places = captured.withColumnRenamed("node_key", "place")
+    lives = lives.withColumn("place", place).join(sf.broadcast(places), "place", "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
     watched_ms = sf.try_subtract(sf.col("last_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
     is_watched = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks") & sf.col("gives"))
@@ -83,13 +85,13 @@ def find_fates(messages: DataFrame, moves: DataFrame) -> DataFrame:
     )
 
 
-def _sightings(messages: DataFrame) -> DataFrame:
+def _sightings(messages: DataFrame, names: DataFrame) -> DataFrame:
     """Sightings of messages that have a TTL, each with how far it is."""
     tap = sf.col("tap")
     is_inner = (tap == "router_in") & (sf.col("hops") > 0)
     stage = sf.when(tap.isin(*AWAY), _AWAY).when(tap.isin(*CAME) | is_inner, _CAME).when(tap.isin(*GIVEN), _GIVEN)
     peer = sf.when(sf.col("peer_key") != "", sf.col("peer_key"))
-    known = names(messages).select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("target"))
+    known = names.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("target"))
     rows = messages.where(sf.col("ttl_ms") != 0).select(
         *_MESSAGE,
         "correlation_key",

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.moves import pair
-from hopline.spark.nodes import captured, covers, names
+from hopline.spark.nodes import Nodes, covers, find_nodes
 from hopline.spark.tables import HOPS, conform
 from hopline.spark.trails import is_flow
 
@@ -28,7 +28,7 @@ def hops(moves: DataFrame) -> DataFrame:
     return conform(moves, HOPS)
 
 
-def find_moves(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
+def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None = None) -> DataFrame:
     """All moves of messages: the columns of `hops`, and what other tables need to know of a move.
 
     Beside the columns of the table these are
@@ -41,12 +41,13 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
     Args:
         messages: the table.
         keep: keeps what is looked at more than once, here all moves: for the clocks, and then with what these tell.
+        nodes: who was captured, if messages are not all that was seen.
     """
-    moves = _with_skew(keep("pairs", _timed(pair(messages, names(messages)))))
-    nodes = captured(messages)
+    captured, names = nodes or find_nodes(messages)
+    moves = _with_skew(keep("pairs", _timed(pair(messages, names))))
     ends = {
-        "to": nodes.select(*(sf.col(name).alias(f"_to_{name}") for name in nodes.columns)),
-        "from": nodes.select(*(sf.col(name).alias(f"_from_{name}") for name in nodes.columns)),
+        "to": captured.select(*(sf.col(name).alias(f"_to_{name}") for name in captured.columns)),
+        "from": captured.select(*(sf.col(name).alias(f"_from_{name}") for name in captured.columns)),
     }
     for end, of_end in ends.items():
         moves = moves.join(sf.broadcast(of_end), sf.col(f"{end}_node_key") == sf.col(f"_{end}_node_key"), "left")
@@ -64,7 +65,7 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
             "sent_at": timestamp_of(sf.col("sent_ns")),
             "received_at": timestamp_of(sf.col("received_ns")),
         }
-    ).drop(*(f"_{end}_{name}" for end in ends for name in nodes.columns))
+    ).drop(*(f"_{end}_{name}" for end in ends for name in captured.columns))
 
 
 def skews(moves: DataFrame) -> DataFrame:

@@ -5,14 +5,16 @@
                ("server"); then its identity is learned from what it sends, whose last trail entry is the sender itself
     senders    what is learned so, message by message
 
-The first two are small, a row a node, and are joined to large tables by being sent to all executors. This file knows no
-other table.
+The first two are small, a row a node, and are joined to large tables by being sent to all executors. Both are told by all
+that was seen, also where a table is made of a part of it (`find_nodes`). This file knows no other table.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+
+from hopline.spark.keeping import Keep, as_it_is
 
 AWAY: Final = ("scaleout_out", "wire_out")
 """Taps where a message leaves for another node."""
@@ -25,6 +27,23 @@ MADE: Final = ("hub_out", "actor_out")
 
 GIVEN: Final = ("actor_in", "hub_in")
 """Taps where a message ends."""
+
+
+class Nodes(NamedTuple):
+    """The nodes of a capture: rows of `captured`, and of `names`."""
+
+    captured: DataFrame
+    names: DataFrame
+
+
+def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
+    """The nodes of a capture.
+
+    Args:
+        messages: the table.
+        keep: keeps what is looked at more than once: by each table that is made of messages.
+    """
+    return Nodes(keep("captured", captured(messages)), keep("names", names(messages)))
 
 
 def captured(messages: DataFrame) -> DataFrame:

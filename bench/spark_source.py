@@ -44,9 +44,18 @@ FLOW: Final = (
 )
 """The columns of a job that follows flows."""
 
+PLAIN_FIELDS: Final = (
+    "seen_ns,node_key,tap,format,wire_version,identity_key,version,partition_key,correlation_key,receiver_key,"
+    "receiver_node_key,distribution,callback_key,callback_receiver_key,callback_receiver_node_key,trace_options,hops,ttl_ms,"
+    "domain,signature,body_size"
+)
+"""Who saw it and when, and each field of the wire once, but for the two that are lists."""
+
 VARIANTS: Final[dict[str, dict[str, str]]] = {
     "six plain columns": {"columns": "seen_ns,tap,identity_key,correlation_key,hops,ttl_ms"},
     "columns of flows": {"columns": FLOW},
+    "fields but lists": {"columns": PLAIN_FIELDS},
+    "all fields": {"columns": f"{PLAIN_FIELDS},callback_points,trail"},
     "all columns": {},
     "all but message_uid": {"columns": ",".join(name for name in DEFAULT_COLUMNS if name != "message_uid")},
 }

@@ -14,6 +14,7 @@ from tests.spark.small import MS, START_NS, Story, output, request
 
 ZEROS = b"00000000-0000-0000-0000-000000000000"
 HOUR_MS = 3_600_000
+DAY_BEFORE = "2026-11-15"
 
 
 def news(flow: str, kind: bytes = b"NEWS") -> Message:
@@ -87,6 +88,12 @@ def a_request_that_is_answered_the_next_day(story: Story) -> None:
     story.see("N9", "hub_in", HOUR_MS / 2, output(asked))
 
 
+def a_message_over_midnight(story: Story) -> None:
+    """It is given to an actor on the next day."""
+    come = story.send("N1", "N2", -1, news("over midnight"))
+    story.see("N2", "actor_in", 5, come)
+
+
 def control(body: bytes, domain: str = "") -> Message:
     return Message(identity=b"KINO.X", version=1, correlation_id=ZEROS, body=body, domain=domain)
 
@@ -109,6 +116,29 @@ def control_traffic_that_is_passed_on_and_comes_again(story: Story) -> None:
     story.see("W3", "wire_out", 3001, control(b"again"))
     story.see("W2", "wire_in", 3002, control(b"again"))
     story.see("W3", "wire_in", 9000, control(b"again"))
+
+
+def control_traffic_that_a_rendezvous_passes_on(story: Story) -> None:
+    """Under the name of the socket that it came by; to the one who sent it too."""
+    said, passed = control(b"passed on"), msgspec.structs.replace(control(b"passed on"), socket_identity=b"hopline/1 abc")
+    story.see("N1", "scaleout_out", 4000, said)
+    story.see("R", "wire_in", 4001, passed)
+    story.see("R", "wire_out", 4002, passed)
+    story.see("N1", "scaleout_in", 4003, passed)
+    story.see("N2", "scaleout_in", 4005, passed)
+
+
+def a_message_that_a_router_looks_at_twice(story: Story) -> None:
+    """It waits for a route, inside a node."""
+    asked = request("held", key=7, ttl_ms=50)
+    for tap, at_ms in (("hub_out", 0), ("router_in", 1), ("router_in", 20), ("actor_in", 21)):
+        story.see("N6", tap, 7000 + at_ms, asked)
+
+
+def a_message_that_comes_again(story: Story) -> None:
+    """A stranger sends it on, long after its time is over."""
+    come = story.send("N1", "N2", 8000, request("replayed", key=8, ttl_ms=100))
+    story.see("N2", "scaleout_in", 9000, msgspec.structs.replace(come, socket_identity=b"\0stranger"))
 
 
 def a_node_that_comes_back_under_its_name(story: Story) -> None:
@@ -147,9 +177,13 @@ def tables(spark, tmp_path_factory):
         equal_messages_that_one_end_saw_before_the_other,
         control_traffic_over_midnight,
         a_request_that_is_answered_the_next_day,
+        a_message_over_midnight,
         control_traffic_of_two_domains,
         control_traffic_inside_a_node,
         control_traffic_that_is_passed_on_and_comes_again,
+        control_traffic_that_a_rendezvous_passes_on,
+        a_message_that_a_router_looks_at_twice,
+        a_message_that_comes_again,
         a_node_that_comes_back_under_its_name,
     ):
         tell(story)
@@ -266,3 +300,28 @@ def test_what_a_node_has_passed_on_is_not_what_comes_to_it_again(tables):
 
 def test_nodes_that_come_back_under_their_names_lose_nothing(tables):
     assert moves_of(tables, b"n0") == [("network", "W5", "W6", 3, False)] * 2
+
+
+def test_what_a_rendezvous_passes_on_comes_from_there(tables):
+    assert moves_of(tables, b"passed on") == [
+        ("network", "N1", "R", 1, False),
+        ("network", "R", "N1", 1, False),
+        ("network", "R", "N2", 3, False),
+    ]
+
+
+def test_what_a_router_looks_at_twice_is_one_message(tables, found_flows):
+    assert (found_flows["held"].messages, found_flows["held"].sightings, found_flows["held"].expired) == (1, 4, 0)
+    assert [row.fate for row in tables.fates.collect() if row.correlation_key == "held"] == ["in_time"]
+
+
+def test_what_comes_again_does_not_make_the_first_one_late(tables):
+    assert [row.fate for row in tables.fates.collect() if row.correlation_key == "replayed"] == ["in_time"]
+
+
+def test_what_begins_after_midnight_is_of_the_day_of_what_it_follows(tables):
+    """A message is on its way over midnight, and given to an actor after it: both are moves of the day before."""
+    midnights = Midnights(Span(START_NS - 24 * HOUR_MS * MS, START_NS - 1), HOUR_MS * MS, has_before=False, has_after=True)
+    made = Day(tables.messages, None, tables.verdicts, midnights, as_it_is).table("hops")
+    rows = made.where("correlation_key = 'over midnight'").select("kind", sf.col("date").cast("string")).collect()
+    assert sorted(map(tuple, rows)) == [("deliver", DAY_BEFORE), ("network", DAY_BEFORE)]

@@ -58,6 +58,19 @@ class Choice:
         self._templates = Templates()
         self.takes_all = not self._identities and not self._domains and sample == 1
 
+    @property
+    def mark(self) -> str:
+        """What stands behind the name of a run that records so: nothing, if all is taken.
+
+        `p` is a part of what was seen; `s` and a number so many thousandths of the flows, each of them whole.
+
+        >>> Choice(identities=["ORDER.*"]).mark, Choice(sample=0.25).mark, Choice().mark
+        ('p', 's250', '')
+        """
+        if self._identities or self._domains:
+            return "p"
+        return "" if self.takes_all else f"s{round(self._sample * 1000)}"
+
     def takes(self, message: Message, frames: list[bytes] | None = None) -> bool:
         """Whether to record it. `frames` are what went over the wire, if it did: only they surely tell the domain."""
         if self._sample < 1 and not is_sampled(message.correlation_id, self._sample):

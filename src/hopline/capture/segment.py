@@ -31,7 +31,7 @@ VERSION: Final = 1
 
 OPEN, SEALED = ".open", ".arrows"
 
-_NAME: Final = re.compile(r"(\d{8}T\d{12}Z)-(.+)-([0-9a-f]{8})-(\d{6,})")
+_NAME: Final = re.compile(r"(\d{8}T\d{12}Z)-(.+)-([0-9a-f]{8}(?:p|s\d{1,4})?)-(\d{6,})")
 _IMPORT: Final = "import~"
 """Stands before the owner in the name of an imported segment. No owner can look like that: it has lost its tildes."""
 

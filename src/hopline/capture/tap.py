@@ -183,6 +183,7 @@ class CaptureTap:
             wall_ns=wall_ns,
             mono_ns=mono_ns,
             filesystem=filesystem,
+            mark=self._choice.mark,
         )
         self._wall_ns = wall_ns
         self._mono_ns = mono_ns

@@ -79,6 +79,7 @@ class CaptureWriter:
         wall_ns: the clock on the wall: the start in a segment's name, and what `keep_s` is measured with.
         mono_ns: a clock that never goes back: the age of a segment.
         filesystem: where `path` is, if not in the local one.
+        mark: what is said of a run behind its name: see `Choice.mark`.
 
     >>> from tempfile import TemporaryDirectory
     >>> from hopline.capture.store import open_capture
@@ -102,9 +103,10 @@ class CaptureWriter:
         wall_ns: Callable[[], int] = time.time_ns,
         mono_ns: Callable[[], int] = time.monotonic_ns,
         filesystem: pa_fs.FileSystem | None = None,
+        mark: str = "",
     ) -> None:
         self.owner = key_of(owner)
-        self.run = secrets.token_hex(4)
+        self.run = secrets.token_hex(4) + mark
         self._folder = open_folder(path, filesystem)
         self._limits = limits
         self._compression = compression

@@ -72,6 +72,7 @@ def find_answers(
         {
             "number": sf.row_number().over(order),
             "responses": sf.count("*").over(everything).cast("int"),
+            "first_ns": sf.min("resolved_ns").over(everything),  # of orphans too: what belongs together is of one day
         }
     )
     found = requests.join(came, list(_ASK), "full")
@@ -85,7 +86,7 @@ def find_answers(
             "responses": sf.coalesce("responses", sf.lit(0)),
             "requested_at": timestamp_of(sf.col("requested_ns")),
             "resolved_at": timestamp_of(sf.col("resolved_ns")),
-            "date": timestamp_of(sf.coalesce("requested_ns", "resolved_ns")).cast("date"),
+            "date": timestamp_of(sf.coalesce("requested_ns", "first_ns")).cast("date"),
         }
     )
     if errors is None:

@@ -24,7 +24,7 @@ from hopline.spark.nodes import AWAY, CAME
 from hopline.spark.tables import EDGES, conform
 from hopline.spark.trails import NO_FLOWS, is_flow
 
-_ENDS: Final = ("minute", "level", "source_key", "target_key", "identity_key")
+_ENDS: Final = ("date", "minute", "level", "source_key", "target_key", "identity_key")
 
 _SHARES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
@@ -53,7 +53,7 @@ def edges(messages: DataFrame, moves: DataFrame, answers: DataFrame) -> DataFram
         sf.array_distinct(sf.array_compact(sf.array(slowest["flow"], failed["flow"], first["flow"]))).alias("exemplars"),
     )
     shares = {name: sf.get("shares", sf.lit(place)) for place, name in enumerate(_SHARES)}
-    return conform(found.withColumns({**shares, "date": sf.col("minute").cast("date")}), EDGES)
+    return conform(found.withColumns(shares), EDGES)
 
 
 def _row(rows: DataFrame, level: str, **known: Column) -> DataFrame:
@@ -65,6 +65,7 @@ def _row(rows: DataFrame, level: str, **known: Column) -> DataFrame:
         sf.coalesce(known["bytes"], sf.lit(0)).alias("bytes"),
         *(sf.coalesce(known[name], sf.lit(col=False)).cast("bigint").alias(name) for name in counts),
         "correlation_key",
+        "date",  # of what it tells of: a move over midnight is of the day before, also if it began after midnight
     )
 
 
@@ -131,7 +132,7 @@ def _to_effects(messages: DataFrame) -> DataFrame:
     cause = sf.last(sf.when(sf.col("role") == "cause", sf.struct("identity_key", "seen_ns")), ignorenulls=True).over(order)
     found = causes.unionByName(effects).withColumn("cause", cause).where(sf.col("role") == "effect")
     return _row(
-        found,
+        found.withColumn("date", timestamp_of(sf.col("seen_ns")).cast("date")),
         "message",
         source_key=sf.col("cause.identity_key"),
         target_key=sf.col("identity_key"),

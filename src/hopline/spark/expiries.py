@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from hopline.spark.hops import NS_PER_MS, timestamp_of
-from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, find_nodes
+from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, covers, find_nodes
 from hopline.spark.tables import EXPIRIES, conform
 
 _MESSAGE: Final = ("message_uid", "occurrence")
@@ -55,9 +55,11 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     """
     captured, names = nodes or find_nodes(messages)
     rows = _sightings(messages, names)
+    # The last of all who got a broadcast; of anything else the first: what comes again later was sent by somebody else.
+    turn = sf.when(sf.col("is_broadcast"), sf.col("seen_ns")).otherwise(sf.bitwise_not("seen_ns")).alias("turn")
     lives = rows.groupBy(*_MESSAGE).agg(
         sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
-        sf.max(sf.struct("hops", "stage", "seen_ns", "node_key", "target")).alias("last"),
+        sf.max(sf.struct("hops", "stage", turn, "seen_ns", "node_key", "target")).alias("last"),
         *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast")),
     )
     lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
@@ -65,13 +67,18 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     place = sf.when(stage == _AWAY, sf.col("last.target")).otherwise(sf.col("last.node_key"))
     places = captured.withColumnRenamed("node_key", "place")
     lives = lives.withColumn("place", place).join(sf.broadcast(places), "place", "left")
+    shares = captured.select(sf.col("node_key").alias("_node"), sf.col("share").alias("_share"))
+    lives = lives.join(sf.broadcast(shares), sf.col("last.node_key") == sf.col("_node"), "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
-    watched_ms = sf.try_subtract(sf.col("last_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
-    is_watched = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks") & sf.col("gives"))
+    sees_it = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks") & sf.col("gives"))
+    begin_ns = sf.try_add(sf.col("first.seen_ns"), (skew_ms * NS_PER_MS).try_cast("bigint"))
+    end_ns = sf.try_add(begin_ns, (ttl_ms * NS_PER_MS).try_cast("bigint"))
+    # One that records a smaller share of the flows may have left it out.
+    is_watched = sees_it & (sf.col("share") >= sf.col("_share")) & covers(sf.greatest(begin_ns, "first_ns"), end_ns)
     fate = (
         sf.when(stage > _AWAY, sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), "in_time").otherwise("late"))
         .when(ttl_ms < 0, "expired_in_flight")
-        .when(is_watched & (watched_ms >= ttl_ms), "expired_in_flight")
+        .when(is_watched, "expired_in_flight")
     )
     return lives.select(
         *_MESSAGE,

@@ -53,15 +53,18 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None =
         moves = moves.join(sf.broadcast(of_end), sf.col(f"{end}_node_key") == sf.col(f"_{end}_node_key"), "left")
     skew_ns = ns_of("skew_ms")
     is_half_sent, is_half_received = sf.col("received_ns").isNull(), sf.col("sent_ns").isNull()
-    lost = is_half_sent & sf.col("_to_hears") & covers(sf.try_add("sent_ns", skew_ns), "_to_first_ns", "_to_last_ns")
-    unseen = is_half_received & sf.col("_from_speaks")
-    unseen &= covers(sf.try_subtract("received_ns", skew_ns), "_from_first_ns", "_from_last_ns")
+    there, back = sf.try_add("sent_ns", skew_ns), sf.try_subtract("received_ns", skew_ns)
+    # Of two that record a share of the flows, the greater one has all that the other has.
+    is_kept = sf.col("_to_share") >= sf.coalesce("_from_share", sf.lit(0))
+    lost = sf.when(is_half_sent & sf.col("_to_hears") & is_kept, covers(there, there, "_to_"))
+    is_kept = sf.col("_from_share") >= sf.coalesce("_to_share", sf.lit(0))
+    unseen = sf.when(is_half_received & sf.col("_from_speaks") & is_kept, covers(back, back, "_from_"))
     seen = sf.when(is_half_sent | is_half_received, 1).otherwise(2)
     return moves.withColumns(
         {
             "lost": sf.coalesce(lost, sf.lit(col=False)),
             "ends_seen": seen,
-            "ends_expected": seen + sf.coalesce(lost | unseen, sf.lit(col=False)).cast("int"),
+            "ends_expected": seen + sf.coalesce(lost, unseen, sf.lit(col=False)).cast("int"),
             "sent_at": timestamp_of(sf.col("sent_ns")),
             "received_at": timestamp_of(sf.col("received_ns")),
         }
@@ -74,9 +77,10 @@ def skews(moves: DataFrame) -> DataFrame:
 
 
 def _timed(moves: DataFrame) -> DataFrame:
-    first_ns = sf.coalesce("sent_ns", "received_ns")
+    # Of all that is known of a message at this hop: what is joined over midnight is of one day, also its later moves.
+    date = timestamp_of(sf.col("first_ns")).cast("date")
     latency_ms = sf.try_subtract("received_ns", "sent_ns") / NS_PER_MS
-    return moves.withColumns({"latency_ms": latency_ms, "date": timestamp_of(first_ns).cast("date")})
+    return moves.withColumns({"latency_ms": latency_ms, "date": date}).drop("first_ns")
 
 
 def timestamp_of(ns: Column) -> Column:

@@ -7,7 +7,7 @@ Theory of the occurrence. Equal messages that pass the same place - node, tap, h
 time. The n-th that a node sends meets the n-th that its peer gets, and no clocks are compared. A broadcast is one message
 for many: its copies for several peers pass several places, and so have the same number; where it comes, the peer is who sent
 it, as its trail says. Inside a node its copies for several actors have the number of the message that was spread, which is
-the last one before them.
+the last one before them; and so has what the router looks at, once or more often.
 
 `finish` makes the table in one step, and moves all rows by their fingerprint. Where there are many, few of them need another
 number than the first: `repeated.py` and `renumbered` tell which (`window.py`). This file knows no other table.
@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
-from hopline.spark.nodes import AWAY, CAME
+from hopline.spark.nodes import AWAY, CAME, MADE
 from hopline.spark.repeated import UID_BYTES
 from hopline.spark.tables import MESSAGES, conform
 from hopline.spark.trails import restore
@@ -61,7 +61,8 @@ def _numbered(rows: DataFrame) -> DataFrame:
     """Number rows within their places, and copies like what they are copies of."""
     by_tap = sf.xxhash64("node_key", "hops", "tap", sf.coalesce(_sender(), "peer_key", sf.lit("")))
     inside = sf.xxhash64("node_key", "hops")
-    starts = ~(_is_spread() & sf.col("tap").isin(*_COPIES))
+    # A router looks at a message as often as it takes to find a way for it.
+    starts = (sf.col("tap") != "router_in") & ~(_is_spread() & sf.col("tap").isin(*_COPIES))
     rows = rows.withColumns(
         {
             "_place": sf.when(_is_spread() & _sender().isNull(), inside).otherwise(by_tap),
@@ -77,8 +78,8 @@ def _numbered(rows: DataFrame) -> DataFrame:
     }
     own = sf.sum(sf.col("_starts").cast("int")).over(before["_place"]) - 1
     rows = rows.withColumn("_own", sf.when(sf.col("_starts"), own))
-    spread = sf.last(sf.when(_is_spread(), sf.col("_own")), ignorenulls=True).over(before["_inside"])
-    return rows.withColumn("occurrence", sf.coalesce("_own", spread, sf.lit(0)).cast("int"))
+    last = sf.last(sf.when(sf.col("tap").isin(*MADE, *CAME), sf.col("_own")), ignorenulls=True).over(before["_inside"])
+    return rows.withColumn("occurrence", sf.coalesce("_own", last, sf.lit(0)).cast("int"))
 
 
 def _is_spread() -> Column:

@@ -7,7 +7,8 @@ for the sending that it belongs to:
     it is of another node
     it has the same last entry      of the trail: the node that sent it
     it was sent to this node        as frame 0 says; if that names nobody we know, it may have been
-    it left by the same socket      as it came by, if frame 0 of the sending names one: what a node says of itself
+    it left by the same socket      as it came by, if frame 0 of the sending names one: what a node says of itself, and
+                                    what a rendezvous passes on of it
     several are left                one that names this node, else the last before the arrival
 
 Control traffic of reference nodes has no trail and no hops, names no peer and is passed on by a rendezvous; so of equal
@@ -35,7 +36,8 @@ _MESSAGE: Final = ("message_uid", "occurrence", "hops")
 _FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size")
 """What else is said of a move."""
 
-_SOCKET: Final = "^(0x00|0x686f706c696e652f3120|hopline/1 )"
+_OURS: Final = "0x686f706c696e652f3120|hopline/1 "
+_SOCKET: Final = f"^(0x00|{_OURS})"
 """A socket and no node, whose identity begins otherwise: ZeroMQ named it (a zero byte, and a random number), or Hopline did
 ("hopline/1 " and anything, as text or in hex). A rendezvous sends on what came from it under that name."""
 
@@ -51,7 +53,7 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     """All moves of messages, each with its ends, each end as far as it is known.
 
     The columns are message_uid, occurrence, hops, correlation_key, identity_key, ttl_ms, body_size, kind, matched_by,
-    from_node_key, to_node_key, sent_ns and received_ns.
+    from_node_key, to_node_key, sent_ns and received_ns; and first_ns, when the message was first seen at that hop.
 
     Args:
         messages: the table.
@@ -62,7 +64,9 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
         role = sf.when(sf.col("tap").isin(*taps), name).otherwise(role)
     is_socket = sf.col("peer_key").rlike(_SOCKET)
     peer = sf.when(is_socket, None).otherwise(_said("peer_key"))
-    is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | ~sf.col("tap").startswith("wire")
+    # What a rendezvous passes on keeps the name of the socket that it came by. Those of reference nodes are no names.
+    is_ours = ~sf.col("tap").startswith("wire") | sf.coalesce(sf.col("peer_key").rlike(f"^({_OURS})"), sf.lit(col=False))
+    is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | is_ours
     is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
     rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
         *_MESSAGE,
@@ -110,6 +114,7 @@ def _by_occurrence(rows: DataFrame) -> DataFrame:
             *(sf.max(name).alias(name) for name in ("ttl_ms", "body_size")),
             sf.sort_array(first).alias("sightings"),
             sf.count("*").alias("all"),
+            sf.min("seen_ns").alias("first_ns"),
             sf.max("seen_ns").alias("last_ns"),
         )
     )
@@ -120,8 +125,9 @@ def _by_occurrence(rows: DataFrame) -> DataFrame:
     found = sf.transform(sf.transform("came", _ranked), _best)
     groups = groups.withColumn("arrived", sf.transform(found, _arrival))
     found = sf.concat("arrived", _nowhere(), _inside(), _beyond())
-    moves = sf.explode(sf.when(is_plain, sf.col("plain")).otherwise(found))
-    return groups.select(*_MESSAGE, *_FACTS, moves.alias("move")).select(*_MESSAGE, *_FACTS, "move.*")
+    each = sf.explode(sf.when(is_plain, sf.col("plain")).otherwise(found))
+    moves = groups.select(*_MESSAGE, *_FACTS, "first_ns", each.alias("move"))
+    return moves.select(*_MESSAGE, *_FACTS, "first_ns", "move.*")
 
 
 def _plain() -> Column:
@@ -257,6 +263,7 @@ def _by_time(rows: DataFrame) -> DataFrame:
             # Of one who sends: its how many-th sending this is, or was the last before.
             "number": sf.sum(is_away.cast("int")).over(here.rowsBetween(Window.unboundedPreceding, 0)),
             "passes_on": sf.first("role").over(here.rowsBetween(Window.unboundedPreceding, 0)) == "came",
+            "first_ns": sf.min("seen_ns").over(Window.partitionBy(*_MESSAGE)),
         }
     )
     sending = sf.struct("node", "number")
@@ -285,6 +292,7 @@ def _by_time(rows: DataFrame) -> DataFrame:
         sf.col("node").alias("source_node"),
         sf.col("number").alias("source_number"),
         sf.col("seen_ns").alias("source_ns"),
+        sf.col("first_ns").alias("source_first_ns"),
     )
     arrivals = arrivals.withColumn("source_node", sf.col("source.node"))
     arrivals = arrivals.join(sources, [*what, "source_node", "source_number"], "left")
@@ -303,10 +311,11 @@ def _by_time(rows: DataFrame) -> DataFrame:
     to = sf.coalesce("to", "address")
     went = _move(sf.lit("network"), sf.when(to.isNotNull(), "address"), sf.col("node"), to, sf.col("seen_ns"), None)
     nowhere = sendings.join(taken.distinct(), [*what, "node", "number"], "left_anti")
-    moves = arrivals.select(*_MESSAGE, *_FACTS, came.alias("move")).unionByName(
-        nowhere.select(*_MESSAGE, *_FACTS, went.alias("move"))
+    first_ns = sf.when(is_known, sf.col("source_first_ns")).otherwise(sf.col("first_ns"))
+    moves = arrivals.select(*_MESSAGE, *_FACTS, first_ns.alias("first_ns"), came.alias("move")).unionByName(
+        nowhere.select(*_MESSAGE, *_FACTS, "first_ns", went.alias("move"))
     )
-    return moves.select(*_MESSAGE, *_FACTS, "move.*")
+    return moves.select(*_MESSAGE, *_FACTS, "first_ns", "move.*")
 
 
 # --- a move -----------------------------------------------------------------------------------------------------------

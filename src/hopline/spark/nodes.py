@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
 
 from hopline.spark.keeping import Keep, as_it_is
 
@@ -29,6 +30,16 @@ GIVEN: Final = ("actor_in", "hub_in")
 """Taps where a message ends."""
 
 
+_IMPORTED: Final = "-import~"
+"""In the name of a segment: what it holds has the numbers of lines in files."""
+
+_PART, _SHARE = "p", "s(\\d+)$"
+"""What the name of a run ends with, if it recorded some types only, or a share of the flows (`capture.choice`)."""
+
+_MOST_SPANS: Final = 1000
+"""Of a node that starts again and again, or loses something all the time, so many runs and gaps are known."""
+
+
 class Nodes(NamedTuple):
     """The nodes of a capture: rows of `captured`, and of `names`."""
 
@@ -43,23 +54,73 @@ def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
         messages: the table.
         keep: keeps what is looked at more than once: by each table that is made of messages.
     """
-    return Nodes(keep("captured", captured(messages)), keep("names", names(messages)))
+    return Nodes(keep("captured", captured(messages, keep)), keep("names", names(messages)))
 
 
-def captured(messages: DataFrame) -> DataFrame:
-    """A row for each node that was captured: node_key, first_ns and last_ns, speaks, hears, gives and gets.
+def captured(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
+    """A row for each node that was captured.
 
-    These say what its capture has: what it sent to other nodes, what it got from them, what was given to its actors, and
-    anything at all that came to it or to its hubs.
+    The columns are node_key, first_ns and last_ns, and
+
+        speaks, hears, gives, gets   what its capture has: what it sent to other nodes, what it got from them, what was given
+                                     to its actors, and anything at all that came to it or to its hubs
+        runs, gaps                   from when to when it was captured, and where something is missing in between
+        share                        thousandths of all flows that were recorded
+
+    A node that records some types only has none of these: what is not in its capture may have been there all the same.
+
+    Args:
+        messages: the table.
+        keep: keeps what is looked at more than once, here what each tap recorded: for the runs, and for the gaps.
     """
-    return messages.groupBy("node_key").agg(
-        sf.min("seen_ns").alias("first_ns"),
-        sf.max("seen_ns").alias("last_ns"),
-        sf.max(sf.col("tap").isin(*AWAY)).alias("speaks"),
-        sf.max(sf.col("tap").isin(*CAME)).alias("hears"),
-        sf.max(sf.col("tap") == "actor_in").alias("gives"),
-        sf.max(sf.col("tap").isin(*CAME, "router_in", "hub_in")).alias("gets"),
+    taps = keep("taps", _taps(messages))
+    tap, is_whole = sf.col("tap"), ~sf.col("run").endswith(_PART)
+    runs = taps.groupBy("node_key", "run").agg(
+        sf.min("first_ns").alias("first_ns"),
+        sf.max("last_ns").alias("last_ns"),
+        sf.max(tap.isin(*AWAY) & is_whole).alias("speaks"),
+        sf.max(tap.isin(*CAME) & is_whole).alias("hears"),
+        sf.max((tap == "actor_in") & is_whole).alias("gives"),
+        sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
     )
+    share = sf.coalesce(sf.regexp_extract("run", _SHARE, 1).try_cast("int"), sf.lit(1000))
+    span = sf.when(is_whole, sf.struct("first_ns", "last_ns"))
+    nodes = runs.groupBy("node_key").agg(
+        sf.min("first_ns").alias("first_ns"),
+        sf.max("last_ns").alias("last_ns"),
+        *(sf.max(name).alias(name) for name in ("speaks", "hears", "gives", "gets")),
+        sf.min_by(span, span, _MOST_SPANS).alias("runs"),
+        sf.min(share).alias("share"),
+    )
+    return nodes.join(_gaps(messages, taps), "node_key", "left")
+
+
+def _taps(messages: DataFrame) -> DataFrame:
+    """What each tap of each run has recorded, and whether something is missing there."""
+    # Behind the last but one: an owner may have anything in its name. Whose name is none of ours is a run by itself.
+    segment = sf.substring_index("event_id", ":", 1)
+    run = sf.substring_index(sf.substring_index(segment, "-", -2), "-", 1)
+    is_torn = ~sf.max(segment.contains(_IMPORTED)) & (sf.max("seq") - sf.min("seq") >= sf.count("seq"))
+    is_torn &= sf.max("tap").startswith("scaleout")  # elsewhere it may count lines of a file
+    return messages.groupBy("node_key", run.alias("run"), "tap").agg(
+        sf.min("seen_ns").alias("first_ns"), sf.max("seen_ns").alias("last_ns"), is_torn.alias("is_torn")
+    )
+
+
+def _gaps(messages: DataFrame, taps: DataFrame) -> DataFrame:
+    """Where numbers are missing among what a node has sent and got: the times of those before and after, by node."""
+    torn = taps.where(sf.col("is_torn") & sf.col("tap").isin(*AWAY, *CAME)).select("node_key", "tap").distinct()
+    rows = messages.select("node_key", "tap", sf.substring_index("event_id", "-", -2).alias("place"), "seq", "seen_ns")
+    rows = rows.join(sf.broadcast(torn), ["node_key", "tap"]).withColumn("run", sf.substring_index("place", "-", 1))
+    order = Window.partitionBy("node_key", "tap", "run").orderBy("seq")
+    rows = rows.select(
+        "node_key",
+        (sf.col("seq") - sf.lag("seq").over(order) > 1).alias("is_gap"),
+        sf.lag("seen_ns").over(order).alias("after_ns"),
+        sf.col("seen_ns").alias("before_ns"),
+    )
+    gap = sf.struct("after_ns", "before_ns")
+    return rows.where("is_gap").groupBy("node_key").agg(sf.min_by(gap, gap, _MOST_SPANS).alias("gaps"))
 
 
 def names(messages: DataFrame) -> DataFrame:
@@ -82,6 +143,15 @@ def senders(messages: DataFrame) -> DataFrame:
     return messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
 
 
-def covers(moment_ns: Column, first_ns: str = "first_ns", last_ns: str = "last_ns") -> Column:
-    """Whether a moment lies within the time that a node was captured; null if it was not."""
-    return moment_ns.between(sf.col(first_ns), sf.col(last_ns))
+def covers(from_ns: Column, to_ns: Column, end: str = "") -> Column:
+    """Whether a node was captured from one moment to another, without a gap; null if it was not at all.
+
+    Args:
+        from_ns: the first moment.
+        to_ns: the last one.
+        end: what stands before the names of the columns of `captured`.
+    """
+    runs, gaps = sf.col(f"{end}runs"), sf.col(f"{end}gaps")
+    is_within = sf.exists(runs, lambda run: (run["first_ns"] <= from_ns) & (to_ns <= run["last_ns"]))
+    is_torn = sf.exists(gaps, lambda gap: (gap["after_ns"] < to_ns) & (from_ns < gap["before_ns"]))
+    return is_within & ~sf.coalesce(is_torn, sf.lit(col=False))

@@ -219,8 +219,13 @@ HOPS: Final = Table(
             "taken. One sighting only: how the other end is known, trail or address, or null. too many: of one message with "
             "one hop number only the first 1000 sightings are looked at; this row stands for all others, and has no kind.",
         ),
-        Column("lost", BOOLEAN, "Sent to a node whose capture covers that time, and never seen there."),
-        _DATE,
+        Column(
+            "lost",
+            BOOLEAN,
+            "Sent to a node that was captured at that time, and never seen there. Not said where the capture has a gap, or "
+            "was to hold only some types, or a smaller share of the flows.",
+        ),
+        Column("date", DATE, "UTC day on which the message was first seen at this hop; the table is cut by it."),
     ),
 )
 
@@ -359,7 +364,8 @@ EXPIRIES: Final = Table(
             "expired_in_flight",
             BIGINT,
             "Did not come, though the place where they should have is captured, and the TTL is "
-            "over. What is in none of the three is under way, or went where nobody captured.",
+            "over. Of what is in none of the three nobody knows: it was not seen to arrive, and it is not sure that it "
+            "would have been.",
         ),
         Column("budget_used_p95", DOUBLE, "Share of the TTL that 95 % of those that came had used at most."),
         _DATE,

@@ -1,0 +1,83 @@
+"""The nodes of a capture: what is said of messages that were not seen, where it is known what was captured and what not."""
+
+import pytest
+
+from hopline.capture.record import Records
+from hopline.capture.writer import CaptureWriter
+from hopline.spark import expiries, hops
+from hopline.wire import TICKS_PER_MS, Message, RoutingEntry, encode
+from tests.spark.made import Tables
+
+START_NS = 1_794_787_200_000_000_000
+MS = 1_000_000
+SECONDS = range(10)
+
+
+def message(source: str, target: str, number: int) -> Message:
+    return Message(
+        socket_identity=target.encode(),
+        identity=b"TELL",
+        version=1,
+        correlation_id=f"{source}-{target}-{number}".encode(),
+        hops=1,
+        routing=(RoutingEntry(f"tcp://{source}:1", source.encode()),),
+        ttl_ticks=100 * TICKS_PER_MS,
+    )
+
+
+def record(path, node: str, tap: str, seen: dict[int, Message], *, numbers=None, mark: str = "") -> None:
+    """A run of a node: what it saw at one tap, by milliseconds from the start."""
+    writer = CaptureWriter(str(path), owner=node.encode(), mark=mark, wall_ns=lambda: START_NS)
+    writer.start()
+    writer.write(
+        Records(
+            seen_ns=[START_NS + at_ms * MS for at_ms in seen],
+            seq=numbers or [*range(1, len(seen) + 1)],
+            tap=[tap] * len(seen),
+            frames=[encode(each) for each in seen.values()],
+            node=node,
+        )
+    )
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    """Each second a node sends a message to each of several others, and all but one are seen to come."""
+    path = tmp_path_factory.mktemp("capture")
+    targets = ("whole", "torn", "killed", "part", "some", "most")
+    sent = {
+        1000 * second + place: message("from", target, second) for second in SECONDS for place, target in enumerate(targets)
+    }
+    record(path, "from", "scaleout_out", sent, mark="s500")
+
+    def came(target, seconds=SECONDS):
+        return {1000 * second + 20: message("from", target, second) for second in seconds if second != 5}
+
+    record(path, "whole", "scaleout_in", came("whole"))
+    numbers = [1, 2, 3, 4, 5, 7, 8, 9, 10]  # the sixth was seen, and not written
+    record(path, "torn", "scaleout_in", came("torn"), numbers=numbers)
+    record(path, "killed", "scaleout_in", came("killed", range(5)))
+    record(path, "killed", "scaleout_in", came("killed", range(6, 10)))
+    record(path, "part", "scaleout_in", came("part"), mark="p")
+    record(path, "some", "scaleout_in", came("some"), mark="s499")
+    record(path, "most", "scaleout_in", came("most"), mark="s500")
+    return Tables(spark, str(path), ())
+
+
+def test_a_message_is_lost_only_where_somebody_looked_for_it(tables):
+    found = hops.hops(tables.moves).where("received_at is null").collect()
+    assert {row.to_node_key: row.lost for row in found} == {
+        "whole": True,
+        "torn": False,
+        "killed": False,
+        "part": False,
+        "some": False,
+        "most": True,
+    }
+    assert len(found) == 6
+
+
+def test_nothing_has_expired_where_it_may_have_come(tables):
+    (row,) = expiries.expiries(tables.fates).groupBy().sum("sent", "in_time", "expired_in_flight").collect()
+    assert tuple(row) == (60, 54, 2)  # to those who were captured all the time, and get what the others get

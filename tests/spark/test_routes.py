@@ -56,6 +56,7 @@ class Announcements:
         format: str = "v6",
         body: bytes | None = None,
         partition: bytes = b"",
+        domain: str = "",
         socket: bytes = b"",
         node: Node | None = None,
         after_ms: float = 1,
@@ -63,7 +64,9 @@ class Announcements:
         self.world.network.wait(after_ms)
         node = node or self.node
         body = payload.write() if body is None else body
-        message = Message(socket_identity=socket, identity=payload.identity, version=1, partition=partition, body=body)
+        message = Message(
+            socket_identity=socket, identity=payload.identity, version=1, partition=partition, domain=domain, body=body
+        )
         frames = encode(message, format)
         self.world.network.see(node, "scaleout_in", Parcel(message, (), node, 0), frames=frames, format=format)
 
@@ -91,6 +94,46 @@ def test_a_node_that_moves_ends_its_routes_by_announcing_them_again(spark):
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:2", "actor:x", "actor", "HELLO", None),
     ]
+
+
+@pytest.mark.parametrize("domain", ["", "another"])
+def test_a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before(spark, domain):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO), RouteRegistration(b"\0h")))
+    heard.hear(registered(actor(b"y", BYE)))  # more of it, at the same address
+    heard.hear(registered(actor(b"z", HELLO), node=b"B", uri="tcp://b:1"))
+    heard.hear(registered(actor(b"new", HELLO), uri="tcp://a:2"), domain=domain)
+    heard.hear(registered(actor(b"newer", BYE), uri="tcp://a:2"))
+    heard.hear(UnregisterNode("tcp://a:2", b"A"))
+    assert heard.routes(spark) == [
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:1", "hub:h", "hub", None, "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:1", "actor:y", "actor", "BYE", "KINO.REGEXTROUTE"),
+        ("B", "tcp://b:1", "actor:z", "actor", "HELLO", None),
+        ("A", "tcp://a:2", "actor:new", "actor", "HELLO", "KINO.UNREGNODE"),
+        ("A", "tcp://a:2", "actor:newer", "actor", "BYE", "KINO.UNREGNODE"),
+    ]
+
+
+def test_a_node_that_goes_back_serves_there_what_it_announces_there_again(spark):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO), actor(b"y", HELLO)))
+    heard.hear(registered(actor(b"z", HELLO), uri="tcp://a:2"))
+    heard.hear(registered(actor(b"x", HELLO)))
+    assert heard.routes(spark) == [
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:1", "actor:y", "actor", "HELLO", "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:2", "actor:z", "actor", "HELLO", "KINO.REGEXTROUTE"),
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", None),
+    ]
+
+
+@pytest.mark.parametrize(("node", "uri"), [(b"A", ""), (b"A", None), (b"", "tcp://a:2")])
+def test_who_does_not_say_which_node_or_where_moves_none(spark, node, uri):
+    heard = Announcements()
+    heard.hear(registered(actor(b"x", HELLO), node=node))
+    heard.hear(registered(actor(b"y", HELLO), node=node, uri=uri))
+    assert [row[-1] for row in heard.routes(spark)] == [None, None]
 
 
 def test_a_node_that_comes_back_by_another_socket_serves_again(spark):

@@ -7,8 +7,10 @@ nobody saw it for ten minutes: then it was said again, and not all heard it befo
 own clock if it saw it, else the first, put back by how far the others' clocks are ahead of its own. A rendezvous that sends
 more often than it gets publishes each one twice; what it sends is left out, as what it got says the same.
 
-A route is open from its announcement to whatever ends it first; announced again while it is open, nothing changes, unless
-the node has moved to another address. Whether a signature was valid is not asked here: leave out what you do not trust.
+A route is open from its announcement to whatever ends it first; announced again while it is open, nothing changes. A node
+that is announced at another address was started anew there, and nothing that it served before is left, in any domain: a
+domain says who may speak, not where a node is. Nodes take it so too (`node/service.py`). Whether a signature was valid is
+not asked here: leave out what you do not trust.
 
 Control messages are few, and only their bodies are read, each distinct one once. What nodes answer to questions
 (KINO.EXTROUTES) or register inside themselves (REGINTROUTE) was not announced to others, and is not looked at.
@@ -146,7 +148,9 @@ def _changes(told: DataFrame) -> DataFrame:
     """For each route what opened and what ended it, in its time."""
     opened = told.where("opens").select(*_ROUTE, "said_ns", "said_by", "node_uri")
     known = opened.select(*_ROUTE).distinct()
-    ended = told.where("not opens").select(
+    # A move names no receivers, as those of a node that is started anew are others: what it leaves out is null, all.
+    ends = told.where("not opens").unionByName(_moves(opened), allowMissingColumns=True)
+    ended = ends.select(
         *(sf.col(name).alias(f"ended_{name}") for name in _ROUTE if name not in ("receiver_kind", "domain")),
         "said_ns",
         "said_by",
@@ -159,6 +163,14 @@ def _changes(told: DataFrame) -> DataFrame:
     state = sf.when(sf.col("is_open"), sf.concat(sf.lit("at "), sf.coalesce("node_uri", sf.lit("")))).otherwise("ended")
     both = opened.withColumn("is_open", sf.lit(col=True)).unionByName(ended.withColumn("is_open", sf.lit(col=False)))
     return both.withColumn("state", state)
+
+
+def _moves(opened: DataFrame) -> DataFrame:
+    """When a node was announced at another address than before: route_node, said_ns and said_by."""
+    # Who does not say which node it is, or where, has not moved: nodes do not heed it.
+    placed = opened.where("route_node != '' and node_uri != ''")
+    before = sf.lag("node_uri").over(Window.partitionBy("route_node").orderBy("said_ns", "node_uri"))
+    return placed.withColumn("before", before).where("node_uri != before").select("route_node", "said_ns", "said_by")
 
 
 def _intervals(changes: DataFrame) -> DataFrame:

@@ -108,6 +108,15 @@ def test_an_example_is_one_that_can_be_looked_at(said):
     assert "no such order flow" in found["answers"]
 
 
+@pytest.mark.parametrize("unseen", [0, 1])
+def test_of_what_was_not_seen_to_arrive_no_more_is_said(said, unseen):
+    """It may never have left: then nobody failed to capture where it went."""
+    times = {"hour": START, "identity_key": "PRICE.GET", "ttl_ms": 3000.0, "sent": 3 + unseen, "in_time": 3}
+    found = said({"expiries": [times]})["expiries"]
+    assert f"never arrived 0 (0 %) not seen to arrive {unseen} (" in found
+    assert ("nothing was captured, or nothing after its time was over." in found) == bool(unseen)
+
+
 # --- small words ------------------------------------------------------------------------------------------------------
 
 

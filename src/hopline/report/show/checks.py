@@ -148,7 +148,14 @@ def expiries(facts: Facts, top: int) -> Html:
         ("late", "arrived too late", late),
         ("never arrived", "never arrived", expired),
     ]
-    divided = _divided([*parts, ("not known", "not captured where they went", rest)], "Messages with a time to live")
+    divided = _divided([*parts, ("not seen", "not seen to arrive", rest)], "Messages with a time to live")
+    unseen = None
+    if rest:  # the table does not tell these cases apart
+        words = (
+            "Not seen to arrive: where such a message should have been seen next nothing was captured, or nothing after its "
+            "time was over."
+        )
+        unseen = tag("p", words, class_="unit")
     types = facts.expiries.types.ordered()
     types.sort(key=lambda item: (-(item[1][2] + item[1][3]), -item[1][0]))
     rows = [
@@ -167,7 +174,7 @@ def expiries(facts: Facts, top: int) -> Html:
         *numbers("sent", "arrived in time", "arrived too late", "never arrived", "time used (p95)"),
     ]
     listed = table(f"By message type and time to live{of(len(rows), len(types))}", columns, rows)
-    return section("expiries", title, lead, sums_of("hour", facts.since, facts.until), divided, listed)
+    return section("expiries", title, lead, sums_of("hour", facts.since, facts.until), divided, unseen, listed)
 
 
 def _ttl(ttl_ms: float | None) -> str:

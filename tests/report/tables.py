@@ -29,7 +29,7 @@ EVIL = "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&\
 
 
 def is_system(column):
-    is_answer = f"{column} in ('KINO.EXCEPTION', 'KINO.RCPTCONFIRM')"
+    is_answer = f"{column} in ('KINO.EXCEPTION', 'KINO.RCPTCONFIRM', 'HOPLINE.HANDLED')"
     return f"coalesce(regexp_matches({column}, '^(KINO|HOPLINE)[.]') and not {is_answer}, false)"
 
 

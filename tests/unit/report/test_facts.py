@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hopline.errors import TablesError
+from hopline.identity import EXCEPTION, RECEIPT
+from hopline.node.guard import HANDLED
 from hopline.report.read import facts as facts_module
 from hopline.report.read.facts import read_facts
 from hopline.report.read.moves import offsets_ms
+from hopline.report.read.system import ANSWERS
 from tests.report.tables import EVIL, START, Shop, at, is_system, shop, write_tables
 
 
@@ -212,20 +215,25 @@ def test_a_failure_is_an_answer_to_who_asked(tmp_path):
     assert [flow.root_identity for flow in facts.slowest] == ["ORDER.PLACE"]
 
 
-def test_a_receipt_is_an_answer_too(tmp_path):
+@pytest.mark.parametrize("receipt", ["KINO.RCPTCONFIRM", "HOPLINE.HANDLED"])
+def test_a_receipt_is_an_answer_too(tmp_path, receipt):
     """Each request is in all sections, or in none: with the same answer."""
     made = Shop()
-    made.ask(0.0, 5.0, response="KINO.RCPTCONFIRM")
-    made.ask(10.0, 7.0, request="HOPLINE.STATUS", response="KINO.RCPTCONFIRM")
+    made.ask(0.0, 5.0, response=receipt)
+    made.ask(10.0, 7.0, request="HOPLINE.STATUS", response=receipt)
     facts = read_facts(write_tables(tmp_path, made.rows), top=3)
-    assert list(facts.answers.waits) == [("ORDER.PLACE", "KINO.RCPTCONFIRM")]
+    assert list(facts.answers.waits) == [("ORDER.PLACE", receipt)]
     links = [(link.source, link.target, link.messages) for link in facts.links.between("message")]
-    assert links == [("ORDER.PLACE", "KINO.RCPTCONFIRM", 1)]
+    assert links == [("ORDER.PLACE", receipt, 1)]
     assert ("store", "shop") in {(link.source, link.target) for link in facts.links.between("node")}
     assert ("store", "shop") in facts.moves.spreads
     (flow,) = facts.slowest
-    assert [step.identity for step in flow.steps if step.kind == "network"] == ["ORDER.PLACE", "KINO.RCPTCONFIRM"]
-    assert facts.seen.system == sum(row["identity_key"].startswith("HOPLINE.") for row in made.rows["messages"]) > 0
+    assert [step.identity for step in flow.steps if step.kind == "network"] == ["ORDER.PLACE", receipt]
+    assert facts.seen.system == sum(row["identity_key"] == "HOPLINE.STATUS" for row in made.rows["messages"]) > 0
+
+
+def test_all_that_a_node_itself_answers_is_known():
+    assert set(ANSWERS) == {kind.identity.decode() for kind in (EXCEPTION, RECEIPT, HANDLED)}
 
 
 def test_clocks_that_only_the_system_compares(tmp_path):

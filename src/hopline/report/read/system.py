@@ -17,11 +17,11 @@ PREFIXES: Final = ("KINO.", "HOPLINE.")
 EXCEPTION: Final = "KINO.EXCEPTION"
 """The answer of a handler that failed."""
 
-RECEIPT: Final = "KINO.RCPTCONFIRM"
-"""The answer of a node that has got what was sent."""
+RECEIPTS: Final = ("KINO.RCPTCONFIRM", "HOPLINE.HANDLED")
+"""The answers of a node that has got what was sent, and of one whose actor has handled it."""
 
-ANSWERS: Final = (EXCEPTION, RECEIPT)
-"""Types that begin as system traffic does, and are none."""
+ANSWERS: Final = (EXCEPTION, *RECEIPTS)
+"""All that a node itself answers to messages of actors: begins as system traffic does, and is none."""
 
 
 def is_system(identity: str | None) -> bool:
@@ -29,8 +29,8 @@ def is_system(identity: str | None) -> bool:
 
     >>> [is_system(name) for name in ("KINO.PING", "HOPLINE.WATCH", "ORDER.PLACE", None)]
     [True, True, False, False]
-    >>> [is_system(name) for name in ("KINO.EXCEPTION", "KINO.RCPTCONFIRM")]
-    [False, False]
+    >>> [is_system(name) for name in ("KINO.EXCEPTION", "KINO.RCPTCONFIRM", "HOPLINE.HANDLED")]
+    [False, False, False]
     """
     return identity is not None and identity.startswith(PREFIXES) and identity not in ANSWERS
 

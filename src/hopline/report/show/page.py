@@ -115,9 +115,9 @@ def _left_out(facts: Facts) -> Part:
     return tag(
         "p",
         number(facts.seen.system, "system-sightings"),
-        f" of the sightings {'is' if facts.seen.system == 1 else 'are'} system traffic of nodes and tools (HOPLINE.*, and "
-        f"KINO.* without {' and '.join(ANSWERS)}), left out of flows, requests, latencies and who talks to whom. To see it: "
-        "table ",
+        f" of the sightings {'is' if facts.seen.system == 1 else 'are'} system traffic of nodes and tools (KINO.* and "
+        f"HOPLINE.* without the answers {', '.join(ANSWERS)}), left out of flows, requests, latencies and who talks to "
+        "whom. To see it: table ",
         tag("code", "messages"),
         " where ",
         tag("code", f"is_system and identity_key not in ({', '.join(map(repr, ANSWERS))})", id="system-where"),

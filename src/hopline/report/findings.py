@@ -165,11 +165,11 @@ def _clocks(facts: Facts) -> list[Finding]:
     worst = facts.moves.worst_skew_ms
     if not worst:
         return []
-    return [
-        Finding(
-            "note", "clocks", f"Clocks of nodes differ by up to {duration(worst)}; times between nodes are corrected for it."
-        )
-    ]
+    left = facts.moves.uncompared.total()[0]
+    moves = f"{count(left, 'move')} between nodes whose clocks could not be compared"
+    rest = f"; {moves} {_is(left)} not corrected" if left else ""
+    found = f"differ by up to {duration(worst)} where they could be compared, and latencies are corrected for it"
+    return [Finding("note", "clocks", f"Clocks of nodes {found}{rest}.")]
 
 
 def _speed(facts: Facts) -> list[Finding]:

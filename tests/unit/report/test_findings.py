@@ -87,6 +87,25 @@ def test_of_what_no_asker_saw_nothing_is_said(tmp_path):
     assert not any("came within" in text for text in texts(found(tmp_path, shop.rows)))
 
 
+@pytest.mark.parametrize(
+    ("others", "rest"),
+    [
+        (0, "."),
+        (1, "; 1 move between nodes whose clocks could not be compared is not corrected."),
+        (9, "; 9 moves between nodes whose clocks could not be compared are not corrected."),
+    ],
+)
+def test_clocks_differ_by_what_was_found_and_maybe_more(tmp_path, others, rest):
+    """The bank is 2 s ahead of the shop, and the store 1.5 s behind: 3.5 s apart, which nothing shows."""
+    shop = Shop()
+    shop.move(0.0, 2005.0, "shop", "bank", "PAY", "flow", b"1", skew_ms=2000.0)
+    shop.move(0.0, -1495.0, "shop", "store", "ORDER", "flow", b"2", skew_ms=-1500.0)
+    for _ in range(others):
+        shop.move(0.0, -3495.0, "bank", "store", "PAID", "flow", b"3", skew_ms=None)
+    text = f"Clocks of nodes differ by up to 2 s where they could be compared, and latencies are corrected for it{rest}"
+    assert text in texts(found(tmp_path, shop.rows))
+
+
 def test_what_nobody_looked_at_is_not_praised(tmp_path, rows):
     said = texts(found(tmp_path, rows, made=["messages"]))
     assert said == ["There is nothing to tell but the traffic itself: no other table was made, or has rows."]

@@ -64,10 +64,10 @@ def _halves(both: int, sent: int, received: int, lost: int) -> Html:
     )
     clauses: list[Html] = []
     if sent:
-        where = f"{_they(sent)} {_were(sent)} sent, as nobody captured the receiver"
+        where = f"{_they(sent)} {_were(sent)} sent, as the receiver was not captured, or not all of it"
         clauses.append(joined(f"{sent:,} {_were(sent)} seen only where {where}"))
     if received:
-        where = f"{_they(received)} arrived, as nobody captured the sender"
+        where = f"{_they(received)} arrived, as the sender was not captured, or not all of it"
         clauses.append(joined(f"{received:,} {_were(received)} seen only where {where}"))
     if lost:
         link = tag("a", "lost messages", href="#losses")

@@ -75,6 +75,15 @@ def equal_messages_that_one_end_saw_before_the_other(story: Story) -> None:
     story.send("N5", "N2", 240_000, news("once"))
 
 
+def equal_messages_of_which_one_is_lost(story: Story) -> None:
+    """And the first two were sent before the other node was captured; it gives them to an actor."""
+    for number in range(6):
+        is_seen = number > 1 and number != 3
+        come = story.send("N1", "L1", 20_000 + 100 * number, news("some lost"), seen="both" if is_seen else "out")
+        if is_seen:
+            story.see("L1", "actor_in", 20_005 + 100 * number, come)
+
+
 def control_traffic_over_midnight(story: Story) -> None:
     ping = Message(identity=b"KINO.PING", version=1, correlation_id=ZEROS, body=b"1")
     story.see("W1", "wire_out", -1, ping)
@@ -175,6 +184,7 @@ def tables(spark, tmp_path_factory):
         messages_without_a_trail,
         what_a_router_saw,
         equal_messages_that_one_end_saw_before_the_other,
+        equal_messages_of_which_one_is_lost,
         control_traffic_over_midnight,
         a_request_that_is_answered_the_next_day,
         a_message_over_midnight,
@@ -254,6 +264,16 @@ def test_what_a_router_sees_before_the_first_hop_was_made_there(found_flows):
 def test_clocks_are_not_told_by_messages_that_occur_again(found_hops):
     between = [row for row in found_hops if {row.from_node_key, row.to_node_key} == {"N2", "N5"}]
     assert {row.skew_ms for row in between if row.skew_ms is not None} == {0.0}
+
+
+def test_of_equal_messages_of_which_one_is_lost_each_arrival_has_its_sending(found_hops):
+    rows = [row for row in found_hops if row.correlation_key == "some lost"]
+    moved = [row for row in rows if row.kind == "network"]
+    assert sorted((row.matched_by, row.latency_ms) for row in moved if row.latency_ms) == [("time", 2.0)] * 3
+    half = sorted(row.sent_at.microsecond // 1000 for row in moved if row.received_at is None)
+    assert half == [0, 100, 300]
+    assert {(row.kind, row.latency_ms) for row in rows if row.kind != "network"} == {("deliver", 3.0)}
+    assert len(rows) == 9
 
 
 def test_control_traffic_meets_over_midnight(found_hops):

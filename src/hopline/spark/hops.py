@@ -44,7 +44,7 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None =
         nodes: who was captured, if messages are not all that was seen.
     """
     captured, names = nodes or find_nodes(messages)
-    moves = _with_skew(keep("pairs", _timed(pair(messages, names))))
+    moves = _with_skew(keep("pairs", _timed(pair(messages, names, keep))))
     ends = {
         "to": captured.select(*(sf.col(name).alias(f"_to_{name}") for name in captured.columns)),
         "from": captured.select(*(sf.col(name).alias(f"_from_{name}") for name in captured.columns)),

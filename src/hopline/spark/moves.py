@@ -15,11 +15,15 @@ Control traffic of reference nodes has no trail and no hops, names no peer and i
 messages there are not equally many at two nodes. There an arrival belongs to the last sending before it, whoever sent it,
 and to one in the same domain: what is announced for several is sent once for each.
 
+Of equal messages with a trail the n-th that was sent is the n-th that came, and no clocks are compared. But where fewer came
+than were sent, some were lost, or the one who got them was captured later: these belong together by time too, of each two
+nodes by themselves.
+
 Inside a node it is simpler: what hub or actor made, or what came from the network, is given to an actor or a hub.
 
 Almost always there is one sending, one arrival and nothing to choose; that is seen at a glance, and the search is for the
 rest. What is moved is narrow, and by fingerprint: no flow is ever put together. This file compares no clocks of two nodes,
-except where several sendings fit.
+except where several sendings fit, and there only if these agree so far that the first sending came first.
 """
 
 from typing import Final
@@ -28,6 +32,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
+from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.nodes import AWAY, CAME, GIVEN, MADE
 
 _MESSAGE: Final = ("message_uid", "occurrence", "hops")
@@ -45,11 +50,17 @@ MOST_SIGHTINGS: Final = 1000
 """Of one message with one hop number the first so many are looked at. Each arrival looks at all sendings: a stranger who
 sends the same again and again, by ever new sockets, must not keep us busy for days. One row stands for what is beyond."""
 
+_LINK: Final = ("message_uid", "hops", "sender", "target")
+"""What equal messages from one node to another have in common."""
+
 _ROLES: Final = {"away": AWAY, "came": CAME, "given": GIVEN, "made": MADE}
 """What a sighting can be to a move. In the order of the alphabet, as they are sorted."""
 
+_MET: Final = "met"
+"""What a sighting that came is to a move inside the node, when its own way there is known already."""
 
-def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
+
+def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFrame:
     """All moves of messages, each with its ends, each end as far as it is known.
 
     The columns are message_uid, occurrence, hops, correlation_key, identity_key, ttl_ms, body_size, kind, matched_by,
@@ -58,6 +69,7 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     Args:
         messages: the table.
         known: the names of nodes, of `nodes.names`.
+        keep: keeps what is looked at more than once, here which messages are equal, and of which fewer came.
     """
     role = sf.lit(None)
     for name, taps in _ROLES.items():
@@ -85,8 +97,37 @@ def pair(messages: DataFrame, known: DataFrame) -> DataFrame:
     )
     to = known.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("to"))
     rows = rows.join(sf.broadcast(to), "peer", "left")
-    moves = _by_occurrence(rows.where("is_traced")).unionByName(_by_time(rows.where("not is_traced")))
-    return _resolved(moves, known)
+    traced = rows.where("is_traced").withColumn(
+        "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
+    )
+    moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"))
+    again = keep("again", messages.where("occurrence > 0").select("message_uid", "hops").distinct())
+    if not again.isEmpty():  # almost always it is
+        traced = traced.join(keep("fewer", _fewer(traced, again)), list(_LINK), "left")
+        is_fewer = sf.coalesce("is_fewer", sf.lit(col=False)) & sf.col("role").isin("away", "came")
+        moves = moves.unionByName(_by_time(traced.where(is_fewer), _LINK))
+        traced = traced.where(~(is_fewer & (sf.col("role") == "away")))
+        traced = traced.withColumn("role", sf.when(is_fewer, _MET).otherwise(sf.col("role")))
+    return _resolved(moves.unionByName(_by_occurrence(traced)), known)
+
+
+def _fewer(rows: DataFrame, again: DataFrame) -> DataFrame:
+    """The ways of equal messages, from one node to another, on which fewer came than were sent; `is_fewer` is true.
+
+    Args:
+        rows: sightings.
+        again: message_uid and hops of messages that were seen more than once at one place.
+    """
+    moving = rows.where(sf.col("role").isin("away", "came") & sf.col("sender").isNotNull() & sf.col("target").isNotNull())
+    is_away = sf.col("role") == "away"
+    ways = moving.join(again, ["message_uid", "hops"], "left_semi").groupBy(*_LINK)
+    found = ways.agg(
+        sf.count_if(is_away).alias("sent"),
+        sf.count_if(~is_away).alias("came"),
+        sf.min(sf.when(is_away, sf.col("seen_ns"))).alias("first_sent"),
+        sf.min(sf.when(~is_away, sf.col("seen_ns"))).alias("first_came"),
+    ).where("came > 0 and came < sent and first_sent <= first_came")
+    return found.select(*_LINK, sf.lit(col=True).alias("is_fewer"))
 
 
 def _said(name: str) -> Column:
@@ -120,7 +161,7 @@ def _by_occurrence(rows: DataFrame) -> DataFrame:
     )
     groups = groups.withColumn("plain", _plain())
     is_plain = sf.col("plain").isNotNull()
-    groups = groups.withColumns({role: sf.when(~is_plain, _with_role(role)) for role in _ROLES})
+    groups = groups.withColumns({role: sf.when(~is_plain, _with_role(role)) for role in (*_ROLES, _MET)})
     # One step at a time: what a lambda has found the next one is given, else Spark would look for it at each mention.
     found = sf.transform(sf.transform("came", _ranked), _best)
     groups = groups.withColumn("arrived", sf.transform(found, _arrival))
@@ -230,7 +271,7 @@ def _inside() -> Column:
             nearness = sf.when(is_before, source["seen_ns"]).otherwise(-source["seen_ns"])
             return sf.struct(is_before.alias("is_before"), nearness.alias("nearness"), source.alias("source"))
 
-        here = sf.filter(sf.concat("made", "came"), lambda source: source["node"] == given["node"])
+        here = sf.filter(sf.concat("made", "came", _MET), lambda source: source["node"] == given["node"])
         best = sf.array_max(sf.transform(here, rank))
         return sf.struct(given.alias("given"), best["source"].alias("source"))
 
@@ -247,13 +288,16 @@ def _beyond() -> Column:
 # --- by time ----------------------------------------------------------------------------------------------------------
 
 
-def _by_time(rows: DataFrame) -> DataFrame:
-    """Moves of messages without a trail: an arrival belongs to the last sending before it.
+def _by_time(rows: DataFrame, what: tuple[str, ...]) -> DataFrame:
+    """Moves of equal messages of which an arrival belongs to the last sending before it.
 
     Several that come to one node, with no sending between them, belong to as many of the last ones of that sender, in their
     order. What a node has sent on comes from others: it is not what comes to that node again.
+
+    Args:
+        rows: sightings of messages where they left and where they came.
+        what: what a sending and its arrival have in common.
     """
-    what = ("message_uid", "domain")
     time = ("seen_ns", "role", "seq")  # away comes before came
     is_away = sf.col("role") == "away"
     all_before = Window.partitionBy(*what).orderBy(*time, "node").rowsBetween(Window.unboundedPreceding, -1)
@@ -302,11 +346,12 @@ def _by_time(rows: DataFrame) -> DataFrame:
     )
     came = _move(
         sf.when(is_known & (sf.col("source_node") == sf.col("node")), "local").otherwise("network"),
-        sf.when(is_known, "time"),
+        sf.when(is_known, "time").when(sf.col("sender").isNotNull(), "trail"),
         sf.when(is_known, sf.col("source_node")),
         sf.col("node"),
         sf.when(is_known, sf.col("source_ns")),
         sf.col("seen_ns"),
+        sf.col("sender"),
     )
     to = sf.coalesce("to", "address")
     went = _move(sf.lit("network"), sf.when(to.isNotNull(), "address"), sf.col("node"), to, sf.col("seen_ns"), None)

@@ -186,7 +186,7 @@ HOPS: Final = Table(
         Column(
             "occurrence",
             INT,
-            "Which of equal messages; of two ends without a trail, which may number differently, as it arrived.",
+            "Which of equal messages; of two ends that number them differently, as it arrived.",
         ),
         Column("correlation_key", STRING, "The flow."),
         Column("identity_key", STRING, "The message type."),

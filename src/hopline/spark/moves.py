@@ -101,9 +101,10 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
         "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
     )
     moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"))
-    again = keep("again", messages.where("occurrence > 0").select("message_uid", "hops").distinct())
+    again = messages.where("occurrence > 0").select("message_uid", "hops")
     if not again.isEmpty():  # almost always it is
-        traced = traced.join(keep("fewer", _fewer(traced, again)), list(_LINK), "left")
+        fewer = keep("fewer", _fewer(traced, keep("again", again.distinct())))
+        traced = traced.join(fewer, list(_LINK), "left")
         is_fewer = sf.coalesce("is_fewer", sf.lit(col=False)) & sf.col("role").isin("away", "came")
         moves = moves.unionByName(_by_time(traced.where(is_fewer), _LINK))
         traced = traced.where(~(is_fewer & (sf.col("role") == "away")))

@@ -33,6 +33,11 @@ GIVEN: Final = ("actor_in", "hub_in")
 _IMPORTED: Final = "-import~"
 """In the name of a segment: what it holds has the numbers of lines in files."""
 
+_NUMBERED: Final = "scaleout"
+"""How taps begin where each message has the number after the one before; elsewhere it may be that of a line in a file."""
+
+_GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
+
 _PART, _SHARE = "p", "s(\\d+)$"
 """What the name of a run ends with, if it recorded some types only, or a share of the flows (`capture.choice`)."""
 
@@ -41,7 +46,7 @@ _MOST_SPANS: Final = 1000
 
 
 class Nodes(NamedTuple):
-    """The nodes of a capture: rows of `captured`, and of `names`."""
+    """The nodes of a capture: rows of `captured`, with `gaps`, the times between which something is missing; and `names`."""
 
     captured: DataFrame
     names: DataFrame
@@ -54,68 +59,76 @@ def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
         messages: the table.
         keep: keeps what is looked at more than once: by each table that is made of messages.
     """
-    return Nodes(keep("captured", captured(messages, keep)), keep("names", names(messages)))
+    nodes = keep("captured", captured(messages))
+    if nodes.where("is_torn").isEmpty():  # almost always
+        return Nodes(nodes.withColumn("gaps", sf.lit(None).cast(_GAPS)), names(messages))
+    return Nodes(nodes.join(keep("gaps", _gaps(messages, nodes)), "node_key", "left"), names(messages))
 
 
-def captured(messages: DataFrame, keep: Keep = as_it_is) -> DataFrame:
+def captured(messages: DataFrame) -> DataFrame:
     """A row for each node that was captured.
 
     The columns are node_key, first_ns and last_ns, and
 
         speaks, hears, gives, gets   what its capture has: what it sent to other nodes, what it got from them, what was given
                                      to its actors, and anything at all that came to it or to its hubs
-        runs, gaps                   from when to when it was captured, and where something is missing in between
+        runs                         from when to when it was captured, each run by itself
+        is_torn                      whether something is missing in them, of what it sent or got
         share                        thousandths of all flows that were recorded
 
     A node that records some types only has none of these: what is not in its capture may have been there all the same.
-
-    Args:
-        messages: the table.
-        keep: keeps what is looked at more than once, here what each tap recorded: for the runs, and for the gaps.
     """
-    taps = keep("taps", _taps(messages))
     tap, is_whole = sf.col("tap"), ~sf.col("run").endswith(_PART)
-    runs = taps.groupBy("node_key", "run").agg(
-        sf.min("first_ns").alias("first_ns"),
-        sf.max("last_ns").alias("last_ns"),
-        sf.max(tap.isin(*AWAY) & is_whole).alias("speaks"),
-        sf.max(tap.isin(*CAME) & is_whole).alias("hears"),
-        sf.max((tap == "actor_in") & is_whole).alias("gives"),
-        sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
+    runs = (
+        _taps(messages)
+        .groupBy("node_key", "run")
+        .agg(
+            sf.max("is_torn").alias("is_torn"),
+            sf.min("first_ns").alias("first_ns"),
+            sf.max("last_ns").alias("last_ns"),
+            sf.max(tap.isin(*AWAY) & is_whole).alias("speaks"),
+            sf.max(tap.isin(*CAME) & is_whole).alias("hears"),
+            sf.max((tap == "actor_in") & is_whole).alias("gives"),
+            sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
+        )
     )
     share = sf.coalesce(sf.regexp_extract("run", _SHARE, 1).try_cast("int"), sf.lit(1000))
     span = sf.when(is_whole, sf.struct("first_ns", "last_ns"))
-    nodes = runs.groupBy("node_key").agg(
+    return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),
         sf.max("last_ns").alias("last_ns"),
-        *(sf.max(name).alias(name) for name in ("speaks", "hears", "gives", "gets")),
+        *(sf.max(name).alias(name) for name in ("speaks", "hears", "gives", "gets", "is_torn")),
         sf.min_by(span, span, _MOST_SPANS).alias("runs"),
         sf.min(share).alias("share"),
     )
-    return nodes.join(_gaps(messages, taps), "node_key", "left")
 
 
 def _taps(messages: DataFrame) -> DataFrame:
     """What each tap of each run has recorded, and whether something is missing there."""
-    # Behind the last but one: an owner may have anything in its name. Whose name is none of ours is a run by itself.
-    segment = sf.substring_index("event_id", ":", 1)
-    run = sf.substring_index(sf.substring_index(segment, "-", -2), "-", 1)
-    is_torn = ~sf.max(segment.contains(_IMPORTED)) & (sf.max("seq") - sf.min("seq") >= sf.count("seq"))
-    is_torn &= sf.max("tap").startswith("scaleout")  # elsewhere it may count lines of a file
-    return messages.groupBy("node_key", run.alias("run"), "tap").agg(
+    is_numbered = sf.max("tap").startswith(_NUMBERED) & ~sf.max(sf.col("event_id").contains(_IMPORTED))
+    is_torn = is_numbered & (sf.try_subtract(sf.max("seq"), sf.min("seq")) >= sf.count("seq"))
+    return messages.groupBy("node_key", _run().alias("run"), "tap").agg(
         sf.min("seen_ns").alias("first_ns"), sf.max("seen_ns").alias("last_ns"), is_torn.alias("is_torn")
     )
 
 
-def _gaps(messages: DataFrame, taps: DataFrame) -> DataFrame:
-    """Where numbers are missing among what a node has sent and got: the times of those before and after, by node."""
-    torn = taps.where(sf.col("is_torn") & sf.col("tap").isin(*AWAY, *CAME)).select("node_key", "tap").distinct()
-    rows = messages.select("node_key", "tap", sf.substring_index("event_id", "-", -2).alias("place"), "seq", "seen_ns")
-    rows = rows.join(sf.broadcast(torn), ["node_key", "tap"]).withColumn("run", sf.substring_index("place", "-", 1))
+def _run() -> Column:
+    """The run of a segment, by its name: a file whose name is none of ours is one by itself."""
+    # From behind, as an owner may have anything in its name.
+    segment = sf.substring_index("event_id", ":", 1)
+    return sf.substring_index(sf.substring_index(segment, "-", -2), "-", 1)
+
+
+def _gaps(messages: DataFrame, nodes: DataFrame) -> DataFrame:
+    """Where numbers are missing among what nodes have sent and got: the times of those before and after, by node."""
+    numbered = messages.where(sf.col("tap").startswith(_NUMBERED))
+    rows = numbered.select("node_key", "tap", _run().alias("run"), "seq", "seen_ns").join(
+        sf.broadcast(nodes.where("is_torn").select("node_key")), "node_key"
+    )
     order = Window.partitionBy("node_key", "tap", "run").orderBy("seq")
     rows = rows.select(
         "node_key",
-        (sf.col("seq") - sf.lag("seq").over(order) > 1).alias("is_gap"),
+        (sf.try_subtract("seq", sf.lag("seq").over(order)) > 1).alias("is_gap"),
         sf.lag("seen_ns").over(order).alias("after_ns"),
         sf.col("seen_ns").alias("before_ns"),
     )
@@ -154,4 +167,5 @@ def covers(from_ns: Column, to_ns: Column, end: str = "") -> Column:
     runs, gaps = sf.col(f"{end}runs"), sf.col(f"{end}gaps")
     is_within = sf.exists(runs, lambda run: (run["first_ns"] <= from_ns) & (to_ns <= run["last_ns"]))
     is_torn = sf.exists(gaps, lambda gap: (gap["after_ns"] < to_ns) & (from_ns < gap["before_ns"]))
+    is_torn |= sf.size(gaps) >= _MOST_SPANS
     return is_within & ~sf.coalesce(is_torn, sf.lit(col=False))

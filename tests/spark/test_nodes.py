@@ -45,7 +45,7 @@ def record(path, node: str, tap: str, seen: dict[int, Message], *, numbers=None,
 def tables(spark, tmp_path_factory):
     """Each second a node sends a message to each of several others, and all but one are seen to come."""
     path = tmp_path_factory.mktemp("capture")
-    targets = ("whole", "torn", "killed", "part", "some", "most")
+    targets = ("whole", "torn", "killed", "part", "some", "most", "renamed")
     sent = {
         1000 * second + place: message("from", target, second) for second in SECONDS for place, target in enumerate(targets)
     }
@@ -62,6 +62,9 @@ def tables(spark, tmp_path_factory):
     record(path, "part", "scaleout_in", came("part"), mark="p")
     record(path, "some", "scaleout_in", came("some"), mark="s499")
     record(path, "most", "scaleout_in", came("most"), mark="s500")
+    record(path, "renamed", "scaleout_in", came("renamed"))
+    (written,) = path.glob("*-renamed-*")
+    written.rename(path / "kept-backup-2.arrows")  # which does not mean a part of them
     return Tables(spark, str(path), ())
 
 
@@ -74,10 +77,11 @@ def test_a_message_is_lost_only_where_somebody_looked_for_it(tables):
         "part": False,
         "some": False,
         "most": True,
+        "renamed": True,
     }
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def test_nothing_has_expired_where_it_may_have_come(tables):
     (row,) = expiries.expiries(tables.fates).groupBy().sum("sent", "in_time", "expired_in_flight").collect()
-    assert tuple(row) == (60, 54, 2)  # to those who were captured all the time, and get what the others get
+    assert tuple(row) == (70, 63, 3)  # to those who were captured all the time, and get what the others get

@@ -15,6 +15,12 @@ from hopline.errors import DecodeError
 from hopline.wire import Message
 from hopline.wire.template import Templates
 
+PART: Final = "p"
+"""Behind the name of a run: it records some types or domains only."""
+
+SHARE: Final = "s"
+"""Behind the name of a run, with a number: it records so many thousandths of the flows, each of them whole."""
+
 _MOST_ANSWERS: Final = 4096
 """Names whose answer is remembered. Names come from outside: beyond this all are forgotten, and asked for again."""
 
@@ -60,16 +66,15 @@ class Choice:
 
     @property
     def mark(self) -> str:
-        """What stands behind the name of a run that records so: nothing, if all is taken.
-
-        `p` is a part of what was seen; `s` and a number so many thousandths of the flows, each of them whole.
+        """What stands behind the name of a run that records so, `PART` or `SHARE`: nothing, if all is taken.
 
         >>> Choice(identities=["ORDER.*"]).mark, Choice(sample=0.25).mark, Choice().mark
         ('p', 's250', '')
         """
         if self._identities or self._domains:
-            return "p"
-        return "" if self.takes_all else f"s{round(self._sample * 1000)}"
+            return PART
+        # Never all thousandths: whoever reads that would miss what was left out.
+        return "" if self.takes_all else f"{SHARE}{min(round(self._sample * 1000), 999)}"
 
     def takes(self, message: Message, frames: list[bytes] | None = None) -> bool:
         """Whether to record it. `frames` are what went over the wire, if it did: only they surely tell the domain."""

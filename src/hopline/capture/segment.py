@@ -1,8 +1,7 @@
 """The segment: one file of a capture, and how it is written and read.
 
 A segment is an Arrow IPC stream of small batches (see `stream.py`). Its name says when it was begun, whose it is, and which
-of its
-run: sorted by name, segments are in the order in which they were begun.
+of its run: sorted by name, segments are in the order in which they were begun.
 
     20261115T231501123456Z-N1-9f86d081-000001.open      while it is written
     20261115T231501123456Z-N1-9f86d081-000001.arrows    sealed: complete, and never changed again
@@ -22,6 +21,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import pyarrow as pa
 
+from hopline.capture.choice import PART, SHARE
 from hopline.capture.folder import Folder
 from hopline.capture.record import RECORD_SCHEMA, numbers_of
 from hopline.capture.stream import END, Compression, write_batch, write_schema
@@ -31,8 +31,8 @@ VERSION: Final = 1
 
 OPEN, SEALED = ".open", ".arrows"
 
-_NAME: Final = re.compile(r"(\d{8}T\d{12}Z)-(.+)-([0-9a-f]{8}(?:p|s\d{1,4})?)-(\d{6,})")
-_IMPORT: Final = "import~"
+_NAME: Final = re.compile(rf"(\d{{8}}T\d{{12}}Z)-(.+)-([0-9a-f]{{8}}(?:{PART}|{SHARE}\d{{1,4}})?)-(\d{{6,}})")
+IMPORT: Final = "import~"
 """Stands before the owner in the name of an imported segment. No owner can look like that: it has lost its tildes."""
 
 _LONGEST_OWNER: Final = 80
@@ -100,7 +100,7 @@ def name_of(head: Head) -> str:
     """
     seconds, ns = divmod(head.started_ns, 1_000_000_000)
     start = f"{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%S}{ns // 1000:06}Z"
-    return f"{start}-{_IMPORT * head.is_import}{safe_owner(head.owner)}-{head.run}-{head.number:06}"
+    return f"{start}-{IMPORT * head.is_import}{safe_owner(head.owner)}-{head.run}-{head.number:06}"
 
 
 def safe_owner(owner: str) -> str:
@@ -224,7 +224,7 @@ class Segment:
     @property
     def is_imported(self) -> bool:
         """Whether an import wrote it, by its name. Until it has its end it may be replaced: see `jsonl.py`."""
-        return self.owner.startswith(_IMPORT)
+        return self.owner.startswith(IMPORT)
 
     @property
     def number(self) -> int:

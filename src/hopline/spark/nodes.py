@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
+from hopline.capture.choice import PART, SHARE
+from hopline.capture.segment import IMPORT
 from hopline.spark.keeping import Keep, as_it_is
 
 AWAY: Final = ("scaleout_out", "wire_out")
@@ -29,17 +31,16 @@ MADE: Final = ("hub_out", "actor_out")
 GIVEN: Final = ("actor_in", "hub_in")
 """Taps where a message ends."""
 
+_RUN: Final = "^[0-9a-f]{8}"
+"""How a run of ours is named, before it is said what it records. Files may have other names, that say nothing."""
 
-_IMPORTED: Final = "-import~"
+_IMPORTED: Final = f"-{IMPORT}"
 """In the name of a segment: what it holds has the numbers of lines in files."""
 
 _NUMBERED: Final = "scaleout"
 """How taps begin where each message has the number after the one before; elsewhere it may be that of a line in a file."""
 
 _GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
-
-_PART, _SHARE = "p", "s(\\d+)$"
-"""What the name of a run ends with, if it recorded some types only, or a share of the flows (`capture.choice`)."""
 
 _MOST_SPANS: Final = 1000
 """Of a node that starts again and again, or loses something all the time, so many runs and gaps are known."""
@@ -78,7 +79,7 @@ def captured(messages: DataFrame) -> DataFrame:
 
     A node that records some types only has none of these: what is not in its capture may have been there all the same.
     """
-    tap, is_whole = sf.col("tap"), ~sf.col("run").endswith(_PART)
+    tap, is_whole = sf.col("tap"), ~sf.col("run").rlike(f"{_RUN}{PART}$")
     runs = (
         _taps(messages)
         .groupBy("node_key", "run")
@@ -92,7 +93,7 @@ def captured(messages: DataFrame) -> DataFrame:
             sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
         )
     )
-    share = sf.coalesce(sf.regexp_extract("run", _SHARE, 1).try_cast("int"), sf.lit(1000))
+    share = sf.coalesce(sf.regexp_extract("run", f"{_RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
     span = sf.when(is_whole, sf.struct("first_ns", "last_ns"))
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),

@@ -95,3 +95,8 @@ def test_all_and_none() -> None:
 def test_a_share_is_from_0_to_1(sample: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         Choice(sample=sample)
+
+
+@pytest.mark.parametrize(("sample", "mark"), [(1, ""), (0.9999, "s999"), (0.25, "s250"), (0.0001, "s0")])
+def test_a_run_that_leaves_out_anything_says_so(sample: float, mark: str) -> None:
+    assert Choice(sample=sample).mark == mark

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from hopline.capture import open_capture
 from hopline.security import Domain
 from hopline.spark import callbacks, expiries, hops, messages, signatures
+from hopline.spark.nodes import Nodes, find_nodes
 from tests.spark.generator import DOMAINS
 from tests.spark.stories import World
 from tests.spark.sums import Sums
@@ -65,28 +66,38 @@ class Tables:
 
     @cached_property
     def messages(self) -> DataFrame:
-        return self._kept(messages.finish(self.sightings), "messages")
+        return self.keep("messages", messages.finish(self.sightings))
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        return find_nodes(self.messages, self.keep)
 
     @cached_property
     def moves(self) -> DataFrame:
-        return self._kept(hops.find_moves(self.messages), "moves")
+        return self.keep("moves", hops.find_moves(self.messages, self.keep, self.nodes))
 
     @cached_property
     def answers(self) -> DataFrame:
-        found = callbacks.find_answers(self.messages, callbacks.read_errors(self.sightings))
-        return self._kept(found, "answers")
+        errors = callbacks.read_errors(self.sightings)
+        return self.keep("answers", callbacks.find_answers(self.messages, errors, self.keep, self.nodes))
 
     @cached_property
     def fates(self) -> DataFrame:
-        return self._kept(expiries.find_fates(self.messages, self.moves), "fates")
+        return self.keep("fates", expiries.find_fates(self.messages, self.moves, self.nodes))
 
     @cached_property
     def verdicts(self) -> DataFrame:
-        return self._kept(signatures.judge(self.records, self._domains), "verdicts")
+        return self.keep("verdicts", signatures.judge(self.records, self._domains))
 
-    def _kept(self, rows: DataFrame, name: str) -> DataFrame:
+    def of(self, messages: DataFrame) -> "Tables":
+        """The tables that are made of other messages."""
+        tables = Tables(self.spark, self.path, self._domains)
+        tables.messages = messages
+        return tables
+
+    def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """On disk, as a pipeline keeps them: so each test plans its own part, and not all that came before."""
-        path = str(self._place / name)
+        path = str(_new_folder(name, self._place) / "rows")
         rows.write.parquet(path)
         return self.spark.read.parquet(path)
 
@@ -108,13 +119,17 @@ def _all_folders() -> Path:
     return place
 
 
-def _new_folder(name: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_all_folders()))
+def _new_folder(name: str, where: Path | None = None) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where or _all_folders()))
 
 
-@cache
 def made(spark: SparkSession, seed: int = 1) -> Made:
     """A world and its tables; the same ones for all who ask. The first one is made as little data is, others as much is."""
+    return _made(spark, seed)
+
+
+@cache  # which takes one who names the seed for another than one who does not
+def _made(spark: SparkSession, seed: int) -> Made:
     return Made(spark if seed == 1 else _for_much(spark), make_world(seed))
 
 
@@ -146,7 +161,7 @@ def records_of(spark: SparkSession, path: str, place: Path) -> DataFrame:
 
 
 def _stored(spark: SparkSession, table: pa.Table, place: Path, name: str) -> DataFrame:
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=place))
+    folder = _new_folder(name, place)
     half = len(table) // 2
     for number, part in enumerate((table.slice(0, half), table.slice(half))):
         pq.write_table(part, folder / f"{number}.parquet")

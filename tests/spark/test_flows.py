@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as sf
 
-from hopline.spark import callbacks, expiries, flows, hops
+from hopline.spark import callbacks, flows
 from hopline.spark.tables import FLOWS
 from tests.spark import reference as real
 from tests.spark.made import assert_same, made, reference_tables
@@ -35,14 +35,12 @@ def test_what_was_not_asked_for_is_not_known(spark):
 
 def test_one_correlation_id_for_everything_is_one_flow(spark):
     world = made(spark)
-    everything = world.messages.withColumn("correlation_key", sf.lit("one for all"))
-    answers, moves = callbacks.find_answers(everything), hops.find_moves(everything)
-    fates = expiries.find_fates(everything, moves)
-    (row,) = flows.flows(everything, answers, moves, fates).collect()
+    tables = world.of(world.messages.withColumn("correlation_key", sf.lit("one for all")))
+    (row,) = flows.flows(tables.messages, tables.answers, tables.moves, tables.fates).collect()
     assert row.sightings == world.messages.count()
     assert row.messages == world.messages.select("message_uid", "occurrence").distinct().count()
     assert row.nodes == world.messages.select("node_key").distinct().count()
-    assert row.callbacks_ok == answers.where("outcome = 'ok'").count()
+    assert row.callbacks_ok == tables.answers.where("outcome = 'ok'").count()
     assert 0 < row.completeness < 1
 
 
@@ -103,9 +101,9 @@ def test_messages_are_read_once_for_nodes_and_roots_together(spark, tmp_path, ca
 
 def test_what_starts_no_flow_is_none(spark):
     world = made(spark)
-    none = world.messages.where("correlation_key = '' or correlation_key like '00000000-%'")
-    assert none.count() > 0
-    assert flows.flows(none, callbacks.find_answers(none), hops.find_moves(none)).count() == 0
+    none = world.of(world.messages.where("correlation_key = '' or correlation_key like '00000000-%'"))
+    assert none.messages.count() > 0
+    assert flows.flows(none.messages, none.answers, none.moves).count() == 0
 
 
 def test_flows_of_the_reference_network_are_as_its_files_say(spark, reference):

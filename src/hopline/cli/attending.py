@@ -5,6 +5,9 @@ connection on which question and answer no longer belong together, and in the mi
 thread does nothing that could break: it waits. At Ctrl-C the work is told to end, again and again until it does, since what
 it is told may come just before the next thing that it begins.
 
+The system may hand Ctrl-C to any thread of a process; only the main one acts on it, and a wait without end would go on until
+the work is done. So it looks up now and then.
+
 Who does not want to wait types Ctrl-C once more: then the process ends at once. This file knows no work.
 """
 
@@ -22,7 +25,7 @@ INTERRUPTED: Final = 130
 """The exit code of what SIGINT has ended."""
 
 _AGAIN_S: Final = 0.2
-"""Between two times that work is told to end."""
+"""Between two looks at the work, and between two times that it is told to end."""
 
 _LONGEST_S: Final = 30.0
 """What an end may take: the longest is that of Spark while it starts, some seconds on a busy machine."""
@@ -43,7 +46,8 @@ def attended(work: Callable[[], T], *, interrupt: Callable[[], None]) -> T:
     thread = threading.Thread(target=_do, args=(work, done), name="work", daemon=True)
     try:
         thread.start()
-        wait([done])
+        while not wait([done], _AGAIN_S).done:
+            pass
     except KeyboardInterrupt:
         with ending():
             has_ended = _has_ended(done, interrupt)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_work_is_told_to_end_until_it_does():
 
     with pytest.raises(KeyboardInterrupt):
         attended(work, interrupt=told.release)
+
+
+def test_ctrl_c_that_comes_to_another_thread_counts_at_once():
+    told = threading.Event()
+
+    def is_main_waiting():
+        frame = sys._current_frames()[threading.main_thread().ident]  # noqa: SLF001 - there is no other way to see it
+        names = [each.f_code.co_name for each, _ in traceback.walk_stack(frame)]
+        return names[:4] == ["wait", "wait", "wait", "attended"]  # of a condition, of its event, of futures
+
+    def work():
+        while not is_main_waiting():
+            told.wait(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return told.wait(5)  # well before the end
+
+    assert attended(work, interrupt=told.set)
 
 
 def test_work_that_was_done_nevertheless_is_done():

@@ -7,8 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hopline.capture.jsonl import Import
-from hopline.spark.run import FOR_LITTLE, JVM_FOR_LITTLE
+from hopline.spark.run import FOR_LITTLE, JVM_FOR_LITTLE, Asked, Pipeline
 from hopline.spark.session import spark_session
+from tests.spark.generator import DOMAINS
+from tests.spark.lake import copy_segments
+from tests.spark.stories import World
+from tests.spark.world import make_world
 
 HERE = Path(__file__).parent
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "captures"
@@ -64,3 +68,15 @@ def reference(tmp_path_factory) -> str:
         for file in files:
             capture.add(file)
     return path
+
+
+@pytest.fixture(scope="session")
+def world_tables(spark, tmp_path_factory) -> tuple[World, Path]:
+    """A world with all that can go wrong in it, and its tables: made in two runs, as the second tells more of the first."""
+    place, world = tmp_path_factory.mktemp("world"), make_world(seed=3)
+    world.network.write(str(place / "all"))
+    names = sorted(file.name for file in (place / "all").glob("*.arrows"))
+    for part in (names[::2], names[1::2]):
+        copy_segments(place / "all", place / "captures", part)
+        Pipeline(str(place / "captures"), str(place / "tables"), Asked(domains=DOMAINS), session=lambda _: spark).run()
+    return world, place / "tables"

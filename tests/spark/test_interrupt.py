@@ -1,5 +1,6 @@
 """Ctrl-C in a terminal while the pipeline runs: one line, the tables as they were, and nobody left behind."""
 
+import json
 import os
 import pty
 import subprocess
@@ -7,13 +8,12 @@ import sys
 
 import pytest
 
-from hopline.spark.run import Asked, Pipeline
 from tests.e2e.chaos_pipeline import _session
 from tests.spark.lake import rows_of
 from tests.spark.standalone import until
 from tests.spark.world import make_world
 
-MESSAGES = frozenset({"messages"})
+pytestmark = pytest.mark.xdist_group("interrupt")  # one after the other, and beside those that share a session
 
 AS_AFTER_A_LOGIN = """
 import fcntl, os, sys, termios
@@ -62,20 +62,29 @@ class Terminal:
         return [line.rpartition("\x1b[K")[2] for line in lines if line.rpartition("\x1b[K")[2].strip()], code
 
 
+def run(captures, tables):
+    """Let a run come to its end; what it says."""
+    words = ["pipeline", "run", captures, tables, "--only", "messages", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hopline", *words], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.fixture(scope="module")
-def world(spark, tmp_path_factory):
+def world(tmp_path_factory):
     """A capture that was taken, of which more is there by now; and its tables."""
     captures, tables = tmp_path_factory.mktemp("captures"), tmp_path_factory.mktemp("tables")
     make_world(seed=5, rounds=1).network.write(str(captures))
-    pipeline = Pipeline(str(captures), str(tables), Asked(only=MESSAGES), session=lambda _: spark)
-    pipeline.run()
+    run(captures, tables)
     make_world(seed=6, rounds=1).network.write(str(captures))
-    return captures, tables, pipeline
+    return captures, tables
 
 
 @pytest.mark.parametrize(("command", "moment"), [("run", "starting Spark"), ("run", "reading"), ("stream", " tasks")])
 def test_ctrl_c_is_one_line_and_leaves_nothing(world, command, moment):
-    captures, tables, _ = world
+    captures, tables = world
     before = rows_of(tables, "messages")
     terminal = Terminal("pipeline", command, captures, tables, "--only", "messages")
     terminal.until(moment)
@@ -89,15 +98,15 @@ def test_ctrl_c_is_one_line_and_leaves_nothing(world, command, moment):
 
 
 def test_the_next_run_takes_what_was_left(world):
-    _, tables, pipeline = world
+    captures, tables = world
     before = len(rows_of(tables, "messages"))
-    summary = pipeline.run()
-    assert summary.read > 0
-    assert len(rows_of(tables, "messages")) == before + summary.read
+    read = run(captures, tables)["read"]
+    assert read > 0
+    assert len(rows_of(tables, "messages")) == before + read
 
 
 def test_ctrl_c_while_a_stream_waits(world):
-    captures, tables, _ = world
+    captures, tables = world
     terminal = Terminal("pipeline", "stream", captures, tables, "--every", "600", "--only", "messages")
     terminal.until("waiting for something new")
     terminal.type_ctrl_c()

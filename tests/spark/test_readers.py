@@ -5,9 +5,6 @@ import pandas as pd
 import pytest
 
 from hopline.spark.batch import NAMES
-from hopline.spark.run import Asked, Pipeline
-from tests.spark.generator import DOMAINS
-from tests.spark.world import make_world
 
 JOIN = """
     SELECT f.correlation_key, f.root_identity_key, f.duration_ms, count(*) AS hops, max(h.latency_ms) AS slowest_ms
@@ -18,17 +15,15 @@ JOIN = """
 """Flows and their slowest hops: text, numbers, flags and nulls of two tables."""
 
 
-@pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
-    place = tmp_path_factory.mktemp("read by others")
-    make_world(seed=5).network.write(str(place / "captures"))
-    Pipeline(str(place / "captures"), str(place / "tables"), Asked(domains=DOMAINS), session=lambda _: spark).run()
-    return place / "tables"
+@pytest.fixture
+def tables(world_tables):
+    return world_tables[1]
 
 
 @pytest.fixture(scope="module")
-def said_by_spark(spark, tables):
+def said_by_spark(spark, world_tables):
     """How many rows each table has, and what the join says."""
+    _, tables = world_tables
     frames = {name: spark.read.parquet(str(tables / name)) for name in (*NAMES, "runs")}
     for name in ("flows", "hops"):
         frames[name].createOrReplaceTempView(name)

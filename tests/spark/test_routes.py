@@ -1,5 +1,6 @@
 """The table `routes`: who could serve what, from when to when."""
 
+import msgspec
 import pytest
 
 from hopline.capture.record import key_of
@@ -42,12 +43,17 @@ HELLO, BYE = MessageType(b"HELLO", 1), MessageType(b"BYE", 2, b"P")
 
 
 class Announcements:
-    """What one node, or another, hears of others, announcement by announcement."""
+    """What one node, or another, hears of others, announcement by announcement: a story of its own among others.
 
-    def __init__(self) -> None:
-        self.world = World(Network())
-        self.node = self.world.network.add(Node("ear", "live"))
-        self.other = self.world.network.add(Node("other ear", "live"))
+    Nodes of two stories have nothing to do with each other, for each has the name of its story before its own.
+    """
+
+    def __init__(self, network: Network, story: str) -> None:
+        self.network = network
+        self._story = story
+        self.node, self.other, self.third = (
+            network.add(Node(f"{story} {name}", "live")) for name in ("ear", "other ear", "third ear")
+        )
 
     def hear(
         self,
@@ -61,21 +67,19 @@ class Announcements:
         node: Node | None = None,
         after_ms: float = 1,
     ) -> None:
-        self.world.network.wait(after_ms)
+        self.network.wait(after_ms)
         node = node or self.node
-        body = payload.write() if body is None else body
+        body = self._of_story(payload).write() if body is None else body
         message = Message(
             socket_identity=socket, identity=payload.identity, version=1, partition=partition, domain=domain, body=body
         )
         frames = encode(message, format)
-        self.world.network.see(node, "scaleout_in", Parcel(message, (), node, 0), frames=frames, format=format)
+        self.network.see(node, "scaleout_in", Parcel(message, (), node, 0), frames=frames, format=format)
 
-    def routes(self, spark) -> list[tuple]:
-        found = routes.routes(Made(spark, self.world).messages).orderBy("valid_from", "receiver_key", "identity_key")
-        return [
-            (row.node_key, row.node_uri, row.receiver_key, row.receiver_kind, row.identity_key, row.ended_by)
-            for row in found.collect()
-        ]
+    def _of_story(self, payload):
+        (field,) = (name for name in payload.__struct_fields__ if name.endswith("identity"))
+        name = getattr(payload, field)
+        return msgspec.structs.replace(payload, **{field: f"{self._story}/".encode() + name if name else name})
 
 
 def registered(*routes_of: RouteRegistration, uri="tcp://a:1", node=b"A") -> RegisterExternalRoute:
@@ -86,26 +90,23 @@ def actor(name: bytes, *kinds: MessageType) -> RouteRegistration:
     return RouteRegistration(b"\1" + name, tuple(map(MessageContract.of, kinds)))
 
 
-def test_a_node_that_moves_ends_its_routes_by_announcing_them_again(spark):
-    heard = Announcements()
+def a_node_that_moves_ends_its_routes_by_announcing_them_again(heard):
     heard.hear(registered(actor(b"x", HELLO)))
     heard.hear(registered(actor(b"x", HELLO), uri="tcp://a:2"))
-    assert heard.routes(spark) == [
+    return [
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:2", "actor:x", "actor", "HELLO", None),
     ]
 
 
-@pytest.mark.parametrize("domain", ["", "another"])
-def test_a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before(spark, domain):
-    heard = Announcements()
+def a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before(heard, domain=""):
     heard.hear(registered(actor(b"x", HELLO), RouteRegistration(b"\0h")))
     heard.hear(registered(actor(b"y", BYE)))  # more of it, at the same address
     heard.hear(registered(actor(b"z", HELLO), node=b"B", uri="tcp://b:1"))
     heard.hear(registered(actor(b"new", HELLO), uri="tcp://a:2"), domain=domain)
     heard.hear(registered(actor(b"newer", BYE), uri="tcp://a:2"))
     heard.hear(UnregisterNode("tcp://a:2", b"A"))
-    assert heard.routes(spark) == [
+    return [
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:1", "hub:h", "hub", None, "KINO.REGEXTROUTE"),
         ("A", "tcp://a:1", "actor:y", "actor", "BYE", "KINO.REGEXTROUTE"),
@@ -115,12 +116,15 @@ def test_a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before(sp
     ]
 
 
-def test_a_node_that_goes_back_serves_there_what_it_announces_there_again(spark):
-    heard = Announcements()
+def and_so_does_one_in_another_domain(heard):
+    return a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before(heard, domain="another")
+
+
+def a_node_that_goes_back_serves_there_what_it_announces_there_again(heard):
     heard.hear(registered(actor(b"x", HELLO), actor(b"y", HELLO)))
     heard.hear(registered(actor(b"z", HELLO), uri="tcp://a:2"))
     heard.hear(registered(actor(b"x", HELLO)))
-    assert heard.routes(spark) == [
+    return [
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:1", "actor:y", "actor", "HELLO", "KINO.REGEXTROUTE"),
         ("A", "tcp://a:2", "actor:z", "actor", "HELLO", "KINO.REGEXTROUTE"),
@@ -128,41 +132,49 @@ def test_a_node_that_goes_back_serves_there_what_it_announces_there_again(spark)
     ]
 
 
-@pytest.mark.parametrize(("node", "uri"), [(b"A", ""), (b"A", None), (b"", "tcp://a:2")])
-def test_who_does_not_say_which_node_or_where_moves_none(spark, node, uri):
-    heard = Announcements()
-    heard.hear(registered(actor(b"x", HELLO), node=node))
-    heard.hear(registered(actor(b"y", HELLO), node=node, uri=uri))
-    assert [row[-1] for row in heard.routes(spark)] == [None, None]
+def who_does_not_say_where_moves_nobody(heard):
+    heard.hear(registered(actor(b"x", HELLO)))
+    heard.hear(registered(actor(b"y", HELLO), uri=""))
+    heard.hear(registered(actor(b"z", HELLO), uri=None))
+    return [
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", None),
+        ("A", "", "actor:y", "actor", "HELLO", None),
+        ("A", None, "actor:z", "actor", "HELLO", None),
+    ]
 
 
-def test_a_node_that_comes_back_by_another_socket_serves_again(spark):
-    heard = Announcements()
+def who_does_not_say_which_node_moves_nobody(heard):
+    heard.hear(registered(actor(b"x", HELLO), node=b""))
+    heard.hear(registered(actor(b"y", HELLO), node=b"", uri="tcp://a:2"))
+    return [
+        ("", "tcp://a:1", "actor:x", "actor", "HELLO", None),
+        ("", "tcp://a:2", "actor:y", "actor", "HELLO", None),
+    ]
+
+
+def a_node_that_comes_back_by_another_socket_serves_again(heard):
     heard.hear(registered(actor(b"x", HELLO)), socket=b"\0one")
     heard.hear(UnregisterNode("tcp://a:1", b"A"), socket=b"\0one")
     heard.hear(registered(actor(b"x", HELLO)), socket=b"\0two")
     route = ("A", "tcp://a:1", "actor:x", "actor", "HELLO")
-    assert heard.routes(spark) == [(*route, "KINO.UNREGNODE"), (*route, None)]
+    return [(*route, "KINO.UNREGNODE"), (*route, None)]
 
 
-def test_a_node_that_comes_back_after_a_while_may_be_heard_by_others_only(spark):
-    heard = Announcements()
+def a_node_that_comes_back_after_a_while_may_be_heard_by_others_only(heard):
     heard.hear(registered(actor(b"x", HELLO)))
     heard.hear(registered(actor(b"x", HELLO)), node=heard.other)  # the same, a little later
     heard.hear(UnregisterNode("tcp://a:1", b"A"), after_ms=60_000)
-    third = heard.world.network.add(Node("third ear", "live"))
-    heard.hear(registered(actor(b"x", HELLO)), node=third, after_ms=3_600_000)
+    heard.hear(registered(actor(b"x", HELLO)), node=heard.third, after_ms=3_600_000)
     route = ("A", "tcp://a:1", "actor:x", "actor", "HELLO")
-    assert heard.routes(spark) == [(*route, "KINO.UNREGNODE"), (*route, None)]
+    return [(*route, "KINO.UNREGNODE"), (*route, None)]
 
 
-def test_a_type_may_be_taken_back_for_all_actors_of_a_node(spark):
-    heard = Announcements()
+def a_type_may_be_taken_back_for_all_actors_of_a_node(heard):
     heard.hear(registered(actor(b"x", HELLO, BYE), actor(b"y", HELLO), RouteRegistration(b"\0h"), actor(b"z")))
     heard.hear(registered(actor(b"x", HELLO), node=b"B"))
     heard.hear(UnregisterMessageRoute("tcp://a:1", b"A", (RouteRegistration(None, (MessageContract.of(HELLO),)),)))
     by = "KINO.UNREGMSGROUTE"
-    assert sorted(heard.routes(spark), key=str) == [
+    return [
         ("A", "tcp://a:1", "actor:x", "actor", "BYE", None),
         ("A", "tcp://a:1", "actor:x", "actor", "HELLO", by),
         ("A", "tcp://a:1", "actor:y", "actor", "HELLO", by),
@@ -171,15 +183,18 @@ def test_a_type_may_be_taken_back_for_all_actors_of_a_node(spark):
     ]
 
 
-def test_a_receiver_may_be_taken_back_as_a_whole(spark):
-    heard = Announcements()
+def a_receiver_may_be_taken_back_as_a_whole(heard):
     heard.hear(registered(actor(b"x", HELLO, BYE), RouteRegistration(b"\0h")))
     heard.hear(UnregisterMessageRoute("tcp://a:1", b"A", (RouteRegistration(b"\1x"), RouteRegistration(b"\0h"))))
-    assert {row[-1] for row in heard.routes(spark)} == {"KINO.UNREGMSGROUTE"}
+    by = "KINO.UNREGMSGROUTE"
+    return [
+        ("A", "tcp://a:1", "actor:x", "actor", "BYE", by),
+        ("A", "tcp://a:1", "actor:x", "actor", "HELLO", by),
+        ("A", "tcp://a:1", "hub:h", "hub", None, by),
+    ]
 
 
-def test_old_nodes_announce_types_without_receivers(spark):
-    heard = Announcements()
+def old_nodes_announce_types_without_receivers(heard):
     hub = MessageContract(b"", b"hub-guid", b"", is_any_identifier=True)
     text = MessageContract.of(HELLO, text_version=True)
     heard.hear(RegisterExternalRouteV4("tcp://o:1", b"O", (text, hub)), format="v4")
@@ -188,7 +203,7 @@ def test_old_nodes_announce_types_without_receivers(spark):
     heard.hear(UnregisterMessageRouteV4("tcp://o:1", b"O", (text,)), format="v4")
     heard.hear(UnregisterNodeRoute("tcp://p:1", b"P"), format="v3")
     heard.hear(UnregisterUnreachableNodeV4("tcp://q:1", b"Q"), format="v4")
-    assert heard.routes(spark) == [
+    return [
         ("O", "tcp://o:1", "", "", "HELLO", "KINO.UNREGMSGROUTE"),
         ("O", "tcp://o:1", "hub-guid", "unknown", None, None),
         ("P", "tcp://p:1", "", "", "HELLO", "KINO.UNREGNODEROUTE"),
@@ -196,12 +211,47 @@ def test_old_nodes_announce_types_without_receivers(spark):
     ]
 
 
-def test_what_cannot_be_read_or_is_no_announcement_opens_nothing(spark):
-    heard = Announcements()
+def what_cannot_be_read_or_is_no_announcement_opens_nothing(heard):
     heard.hear(registered(), body=b"\xff junk")
     heard.hear(registered(actor(b"x", HELLO)), partition=b"somebody else's")
     heard.hear(UnregisterNode("tcp://a:1", b"A"))
-    assert heard.routes(spark) == []
+    return []
+
+
+STORIES = (
+    a_node_that_moves_ends_its_routes_by_announcing_them_again,
+    a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before,
+    and_so_does_one_in_another_domain,
+    a_node_that_goes_back_serves_there_what_it_announces_there_again,
+    who_does_not_say_where_moves_nobody,
+    who_does_not_say_which_node_moves_nobody,
+    a_node_that_comes_back_by_another_socket_serves_again,
+    a_node_that_comes_back_after_a_while_may_be_heard_by_others_only,
+    a_type_may_be_taken_back_for_all_actors_of_a_node,
+    a_receiver_may_be_taken_back_as_a_whole,
+    old_nodes_announce_types_without_receivers,
+    what_cannot_be_read_or_is_no_announcement_opens_nothing,
+)
+"""What is heard; each tells the routes that come of it."""
+
+
+@pytest.fixture(scope="module")
+def told(spark):
+    """The routes of all stories, found at once and told apart by the names of their nodes; and the true ones."""
+    world = World(Network())
+    true = {story.__name__: story(Announcements(world.network, story.__name__)) for story in STORIES}
+    found = {name: [] for name in true}
+    for row in routes.routes(Made(spark, world).messages).orderBy("valid_from", "receiver_key", "identity_key").collect():
+        story, _, node = row.node_key.rpartition("/")
+        rows = found[story or who_does_not_say_which_node_moves_nobody.__name__]
+        rows.append((node, row.node_uri, row.receiver_key, row.receiver_kind, row.identity_key, row.ended_by))
+    return found, true
+
+
+@pytest.mark.parametrize("story", [story.__name__ for story in STORIES])
+def test_what_is_announced_opens_and_ends_routes(told, story):
+    found, true = told
+    assert found[story] == true[story]
 
 
 def test_the_server_of_the_reference_network_serves_until_it_leaves(spark, reference):

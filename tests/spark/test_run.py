@@ -21,7 +21,6 @@ from tests.spark.generator import DOMAINS, FORGERS
 from tests.spark.lake import CrashError, all_rows, columns_of, copy_segments, crash_at, files_of, rows_of
 from tests.spark.made import assert_same
 from tests.spark.sums import Sums
-from tests.spark.world import make_world
 from tests.unit.capture.story import START_NS, Story, output, request
 from tests.unit.capture.world import records
 
@@ -138,17 +137,12 @@ def test_in_parts_and_with_crashes_it_comes_to_the_same(pipeline, reference, at_
     assert not list(tables.rglob("journal*"))
 
 
-def test_the_tables_of_a_world_are_true(pipeline, spark, tmp_path):
-    """All that happened in a world, with all that can go wrong in it, is in the tables, and nothing else; in two runs."""
-    world = make_world(seed=3)
-    world.network.write(str(tmp_path / "all"))
-    names = sorted(file.name for file in (tmp_path / "all").glob("*.arrows"))
-    for part in (names[::2], names[1::2]):  # the second one tells more of what the first one knows
-        copy_segments(tmp_path / "all", tmp_path / "c", part)
-        pipeline(tmp_path / "c", tmp_path / "t", domains=DOMAINS).run()
+def test_the_tables_of_a_world_are_true(spark, world_tables):
+    """All that happened in a world is in the tables, and nothing else."""
+    world, tables = world_tables
     truth = Sums(world)
     for table in (each for each in TABLES if each is not REJECTS):
-        rows = spark.read.parquet(str(tmp_path / "t" / table.name))
+        rows = spark.read.parquet(str(tables / table.name))
         true = list(getattr(truth, table.name)())
         assert_same(rows.select(*(name for name in table.names if name in true[0])), true)
 

@@ -31,7 +31,10 @@ VERSION: Final = 1
 
 OPEN, SEALED = ".open", ".arrows"
 
-_NAME: Final = re.compile(rf"(\d{{8}}T\d{{12}}Z)-(.+)-([0-9a-f]{{8}}(?:{PART}|{SHARE}\d{{1,4}})?)-(\d{{6,}})")
+RUN: Final = "[0-9a-f]{8}"
+"""How a run is named, before it is said what it records: a pattern, for Python and for Java."""
+
+_NAME: Final = re.compile(rf"(\d{{8}}T\d{{12}}Z)-(.+)-({RUN}(?:{PART}|{SHARE}\d{{1,4}})?)-(\d{{6,}})")
 IMPORT: Final = "import~"
 """Stands before the owner in the name of an imported segment. No owner can look like that: it has lost its tildes."""
 

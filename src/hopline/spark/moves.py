@@ -69,7 +69,8 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     Args:
         messages: the table.
         known: the names of nodes, of `nodes.names`.
-        keep: keeps what is looked at more than once, here which messages are equal, and of which fewer came.
+        keep: keeps what is looked at more than once: which messages are equal, of which fewer came, and those that belong
+            together by time.
     """
     role = sf.lit(None)
     for name, taps in _ROLES.items():
@@ -100,13 +101,13 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     traced = rows.where("is_traced").withColumn(
         "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
     )
-    moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"))
+    moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"), "untraced", keep)
     again = messages.where("occurrence > 0").select("message_uid", "hops")
     if not again.isEmpty():  # almost always it is
         fewer = keep("fewer", _fewer(traced, keep("again", again.distinct())))
         traced = traced.join(fewer, list(_LINK), "left")
         is_fewer = sf.coalesce("is_fewer", sf.lit(col=False)) & sf.col("role").isin("away", "came")
-        moves = moves.unionByName(_by_time(traced.where(is_fewer), _LINK))
+        moves = moves.unionByName(_by_time(traced.where(is_fewer), _LINK, "fewer", keep))
         traced = traced.where(~(is_fewer & (sf.col("role") == "away")))
         traced = traced.withColumn("role", sf.when(is_fewer, _MET).otherwise(sf.col("role")))
     return _resolved(moves.unionByName(_by_occurrence(traced)), known)
@@ -289,7 +290,7 @@ def _beyond() -> Column:
 # --- by time ----------------------------------------------------------------------------------------------------------
 
 
-def _by_time(rows: DataFrame, what: tuple[str, ...]) -> DataFrame:
+def _by_time(rows: DataFrame, what: tuple[str, ...], name: str, keep: Keep) -> DataFrame:
     """Moves of equal messages of which an arrival belongs to the last sending before it.
 
     Several that come to one node, with no sending between them, belong to as many of the last ones of that sender, in their
@@ -298,6 +299,8 @@ def _by_time(rows: DataFrame, what: tuple[str, ...]) -> DataFrame:
     Args:
         rows: sightings of messages where they left and where they came.
         what: what a sending and its arrival have in common.
+        name: of these messages, under which
+        keep: keeps the sightings, which are looked at as sendings and as arrivals, and arrivals with their sendings.
     """
     time = ("seen_ns", "role", "seq")  # away comes before came
     is_away = sf.col("role") == "away"
@@ -319,6 +322,7 @@ def _by_time(rows: DataFrame, what: tuple[str, ...]) -> DataFrame:
             "last_own": sf.last(sf.when(is_away & ~sf.col("passes_on"), sending), ignorenulls=True).over(all_before),
         }
     )
+    found = keep(f"{name}-sightings", found)
     is_own = (sf.col("last.node") == sf.col("node")) & sf.col("passes_on")
     arrivals = found.where(~is_away).withColumn("source", sf.when(is_own, sf.col("last_own")).otherwise(sf.col("last")))
     arrivals = arrivals.withColumn("before_ns", sf.lag("seen_ns").over(here))
@@ -340,7 +344,7 @@ def _by_time(rows: DataFrame, what: tuple[str, ...]) -> DataFrame:
         sf.col("first_ns").alias("source_first_ns"),
     )
     arrivals = arrivals.withColumn("source_node", sf.col("source.node"))
-    arrivals = arrivals.join(sources, [*what, "source_node", "source_number"], "left")
+    arrivals = keep(f"{name}-arrivals", arrivals.join(sources, [*what, "source_node", "source_number"], "left"))
     is_known = sf.col("source_ns").isNotNull() & ~sf.coalesce(sf.col("source_ns") <= sf.col("before_ns"), sf.lit(col=False))
     taken = arrivals.where(is_known).select(
         *what, sf.col("source_node").alias("node"), sf.col("source_number").alias("number")

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
 from hopline.capture.choice import PART, SHARE
-from hopline.capture.segment import IMPORT
+from hopline.capture.segment import IMPORT, RUN
 from hopline.spark.keeping import Keep, as_it_is
 
 AWAY: Final = ("scaleout_out", "wire_out")
@@ -30,9 +30,6 @@ MADE: Final = ("hub_out", "actor_out")
 
 GIVEN: Final = ("actor_in", "hub_in")
 """Taps where a message ends."""
-
-_RUN: Final = "^[0-9a-f]{8}"
-"""How a run of ours is named, before it is said what it records. Files may have other names, that say nothing."""
 
 _IMPORTED: Final = f"-{IMPORT}"
 """In the name of a segment: what it holds has the numbers of lines in files."""
@@ -58,12 +55,12 @@ def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
 
     Args:
         messages: the table.
-        keep: keeps what is looked at more than once: by each table that is made of messages.
+        keep: keeps what is looked at more than once: by each table that is made of messages, and there often.
     """
-    nodes = keep("captured", captured(messages))
+    nodes, known = keep("captured", captured(messages)), keep("names", names(messages))
     if nodes.where("is_torn").isEmpty():  # almost always
-        return Nodes(nodes.withColumn("gaps", sf.lit(None).cast(_GAPS)), names(messages))
-    return Nodes(nodes.join(keep("gaps", _gaps(messages, nodes)), "node_key", "left"), names(messages))
+        return Nodes(nodes.withColumn("gaps", sf.lit(None).cast(_GAPS)), known)
+    return Nodes(nodes.join(keep("gaps", _gaps(messages, nodes)), "node_key", "left"), known)
 
 
 def captured(messages: DataFrame) -> DataFrame:
@@ -77,9 +74,10 @@ def captured(messages: DataFrame) -> DataFrame:
         is_torn                      whether something is missing in them, of what it sent or got
         share                        thousandths of all flows that were recorded
 
-    A node that records some types only has none of these: what is not in its capture may have been there all the same.
+    A node that records some types only has none of these: what is not in its capture may have been there all the same. That
+    is said in the names of files; others than ours say nothing.
     """
-    tap, is_whole = sf.col("tap"), ~sf.col("run").rlike(f"{_RUN}{PART}$")
+    tap, is_whole = sf.col("tap"), ~sf.col("run").rlike(f"^{RUN}{PART}$")
     runs = (
         _taps(messages)
         .groupBy("node_key", "run")
@@ -93,7 +91,7 @@ def captured(messages: DataFrame) -> DataFrame:
             sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
         )
     )
-    share = sf.coalesce(sf.regexp_extract("run", f"{_RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
+    share = sf.coalesce(sf.regexp_extract("run", f"^{RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
     span = sf.when(is_whole, sf.struct("first_ns", "last_ns"))
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),

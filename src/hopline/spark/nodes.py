@@ -55,7 +55,7 @@ def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
 
     Args:
         messages: the table.
-        keep: keeps what is looked at more than once: by each table that is made of messages, and there often.
+        keep: keeps what is looked at more than once: by each table that is made of messages, names more than once in each.
     """
     nodes, known = keep("captured", captured(messages)), keep("names", names(messages))
     if nodes.where("is_torn").isEmpty():  # almost always

@@ -32,7 +32,8 @@ class Limits:
         queue_bytes: bytes a link holds for its peer before it is full.
         message_bytes: bytes of one frame that is taken from outside.
         message_frames: frames of one message that is taken from outside.
-        drain: messages read in one turn of the event loop, so that reading cannot starve the rest.
+        drain: messages read at one look, so that reading cannot starve the rest. A turn of the event loop has one look,
+            or two if the first found less because more was still on its way.
     """
 
     queue_messages: int = 10_000

@@ -62,5 +62,10 @@ def test_what_conforms_has_the_columns_types_and_comments_of_its_table(spark):
     assert [(field.name, field.dataType) for field in found.schema] == [
         (field.name, field.dataType) for field in tables.ROUTES.schema
     ]
-    assert found.schema["version"].metadata == tables.ROUTES.schema["version"].metadata
+    assert [field.metadata for field in found.schema] == [field.metadata for field in tables.ROUTES.schema]
     assert conform(rows, tables.ROUTES, without=("version",)).columns == [n for n in tables.ROUTES.names if n != "version"]
+
+
+def test_rows_without_a_column_of_their_table_do_not_conform(spark):
+    with pytest.raises(ValueError, match="rows of routes must have domain, ended_by, "):
+        conform(spark.range(1).selectExpr("id as version"), tables.ROUTES)

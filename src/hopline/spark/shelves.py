@@ -54,8 +54,7 @@ def read(spark: SparkSession, disk: Disk, shelf: str, schema: StructType, days: 
 
 def nothing(spark: SparkSession, schema: StructType) -> DataFrame:
     """No rows, in a way that Spark sees while it plans: what is joined to them or put to them costs nothing."""
-    columns = (sf.lit(None).cast(field.dataType).alias(field.name) for field in schema)
-    return spark.range(1).where(sf.lit(col=False)).select(*columns)
+    return spark.range(1).where(sf.lit(col=False)).to(schema)
 
 
 def write_day(rows: DataFrame, disk: Disk, shelf: str, day: str, run: str) -> int:

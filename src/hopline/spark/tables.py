@@ -13,9 +13,7 @@ This file holds no rule of its own, and makes no session.
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -76,11 +74,10 @@ def conform(rows: DataFrame, table: Table, *, without: tuple[str, ...] = ()) -> 
         table: the table they are rows of.
         without: columns that are left out, such as a body that nobody asked for.
     """
-    return rows.select(*(_column(column) for column in table.columns if column.name not in without))
-
-
-def _column(column: Column) -> SparkColumn:
-    return sf.col(column.name).cast(column.type).alias(column.name, metadata={"comment": column.meaning})
+    schema = StructType([field for field in table.schema if field.name not in without])
+    if missing := sorted(set(schema.names).difference(rows.columns)):  # Spark would make them up, as nulls
+        raise ValueError(f"rows of {table.name} must have {', '.join(missing)}")
+    return rows.to(schema)
 
 
 _DATE: Final = Column("date", DATE, "UTC day of the first sighting; the table is cut by it.")

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from hopline.capture.tables import MESSAGES as CAPTURED
 from hopline.spark import shelves
@@ -143,7 +143,7 @@ class Window:
         must = [place for place, target in enumerate(self._targets) if not target.is_one_whole]
         if must:
             places = self._spark.range(len(must)).select(sf.get(sf.lit(must), "id").alias("target"))
-            work.append(places.select("target", *(sf.lit(None).cast(kind).alias(name) for name, kind in _TOLD.items())))
+            work.append(places.to(_TOLD))
         return work
 
     def _repeated(self, passing: str) -> DataFrame:
@@ -187,10 +187,7 @@ class Window:
         known = self._spark.createDataFrame(places, "day string, file_name string, target int, source int")
         rows = rows.withColumn("day", sf.col("date").cast("string")).join(sf.broadcast(known), ["day", "file_name"])
         told = {"kind": sf.lit(kind), "source": sf.col("source"), "row": sf.col("row_index")}
-        told |= {name: sf.col(name) for name in _CHANGED[kind]}
-        return rows.select(
-            "target", *(told.get(name, sf.lit(None)).cast(type_).alias(name) for name, type_ in _TOLD.items())
-        )
+        return rows.select("target", *(column.alias(name) for name, column in told.items()), *_CHANGED[kind]).to(_TOLD)
 
     def _bind(self, work: DataFrame, folder: str) -> dict[int, str]:
         """Bind all targets of which the work tells, in Python workers: the names of the new parts, by target."""
@@ -220,12 +217,16 @@ def _in_workers(spark: SparkSession, count: int, do: Callable[[int], pa.RecordBa
     return spark.range(0, count, 1, count).mapInArrow(do_all, schema)
 
 
-_TOLD: Final[dict[str, DataType | str]] = {
-    "kind": "string",
-    "source": "int",
-    "row": "bigint",
-    **{name: MESSAGES.schema[name].dataType for names in _CHANGED.values() for name in names},
-}
+_TOLD: Final = StructType(
+    [
+        StructField("target", LongType()),
+        StructField("kind", StringType()),
+        StructField("source", IntegerType()),
+        StructField("row", LongType()),
+        *(MESSAGES.schema[name] for names in _CHANGED.values() for name in names),
+    ]
+)
+"""What those who bind are told; what is not to be changed is null."""
 
 
 def _schema(*, bodies: bool) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hopline.capture.folder import reason_of
 from hopline.capture.record import RECORD_SCHEMA
 from hopline.capture.segment import VERSION, BatchFacts, Head, Seal, Segment
-from hopline.capture.stream import End, Fault, Message, read_messages
+from hopline.capture.stream import Chain, End, Fault, Message, read_messages
 
 MOST_ROWS: Final = 4096
 _MOST_BYTES: Final = 32 * 1024 * 1024
@@ -170,9 +170,8 @@ class Reading:
         columns = self._columns or RECORD_SCHEMA.names
         places = [RECORD_SCHEMA.get_field_index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=places)
-        data = b"".join((self._schema, *group.messages))
         try:
-            table = pa.ipc.open_stream(data, options=options).read_all()
+            table = pa.ipc.open_stream(Chain([self._schema, *group.messages]), options=options).read_all()
             table.validate(full=True)  # a wrong offset would end the process
             _refuse_nulls(table)
             (batch,) = table.combine_chunks().to_batches()

@@ -413,8 +413,8 @@ def test_a_turn_of_the_loop_reads_so_many_and_no_more(world: World):
         peer.transport.resume()
         await peer.got(900)
         handle.cancel()
-        # A look that found less, because more was still on its way, may be followed by another in the same turn of uvloop.
-        assert max(by_turn.values()) < 2 * 16
+        # Of a socket, a look that found less, as more was still on its way, may be followed by another in the same turn.
+        assert max(by_turn.values()) < 2 * 16 if world.is_real else max(by_turn.values()) == 16
         assert median(by_turn.values()) == 16
 
 

@@ -147,7 +147,7 @@ def read_messages(source: Source, size: int, *, facts_only: bool = False) -> Ite
         facts = _facts_of(header)
         if facts is None:
             yield Fault(start, "no facts of a capture in a message")
-        elif data and not (data.startswith(prefix + header) and _is_whole(data, length)):
+        elif not (facts_only or (data.startswith(prefix + header) and _is_whole(data, length))):
             yield Fault(start, "the checksum of a message is wrong")
         else:
             yield Message(start, data, facts)

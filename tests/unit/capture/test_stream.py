@@ -80,6 +80,30 @@ def test_a_changed_byte_costs_its_message_only() -> None:
     assert (found[1].start, found[1].reason) == (first.start, "the checksum of a message is wrong")
 
 
+class Changing(io.BytesIO):
+    """A file that somebody writes to while it is read: it has other bytes from the second look at its start on."""
+
+    def __init__(self, data: bytes, then: bytes) -> None:
+        super().__init__(data)
+        self._then = then
+        self._looks = 0
+
+    def seek(self, position: int, whence: int = 0, /) -> int:
+        self._looks += position == 0
+        if self._looks == 2:
+            super().seek(0)
+            self.truncate()
+            self.write(self._then)
+        return super().seek(position, whence)
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_a_fault() -> None:
+    first, other = (b"".join(write_schema(BATCH.schema, {"owner": owner})) for owner in ("N1", "N2"))
+    assert len(first) == len(other)
+    for then in (other, b""):  # whole, but not what the facts were read from; and nothing
+        assert list(read_messages(Changing(first, then), len(first))) == [Fault(0, "the checksum of a message is wrong")]
+
+
 def test_a_stream_that_stops_is_read_up_to_its_last_whole_message() -> None:
     data = stream()
     whole = [item.start + len(item.data) for item in read(data)[:-1]]

@@ -1,6 +1,5 @@
 """Ctrl-C in a terminal while the pipeline runs: one line, the tables as they were, and nobody left behind."""
 
-import json
 import os
 import pty
 import subprocess
@@ -8,12 +7,11 @@ import sys
 
 import pytest
 
+from hopline.spark.run import Asked, Pipeline
 from tests.e2e.chaos_pipeline import _session
 from tests.spark.lake import rows_of
 from tests.spark.standalone import until
 from tests.spark.world import make_world
-
-pytestmark = pytest.mark.xdist_group("interrupt")  # one after the other, and beside those that share a session
 
 AS_AFTER_A_LOGIN = """
 import fcntl, os, sys, termios
@@ -62,22 +60,18 @@ class Terminal:
         return [line.rpartition("\x1b[K")[2] for line in lines if line.rpartition("\x1b[K")[2].strip()], code
 
 
-def run(captures, tables):
-    """Let a run come to its end; what it says."""
-    words = ["pipeline", "run", captures, tables, "--only", "messages", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "hopline", *words], capture_output=True, text=True, timeout=250, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def take(spark, captures, tables):
+    """Let a run come to its end, in the session of all tests: what it says."""
+    asked = Asked(only=frozenset({"messages"}))
+    return Pipeline(str(captures), str(tables), asked, session=lambda _: spark).run()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(spark, tmp_path_factory):
     """A capture that was taken, of which more is there by now; and its tables."""
     captures, tables = tmp_path_factory.mktemp("captures"), tmp_path_factory.mktemp("tables")
     make_world(seed=5, rounds=1).network.write(str(captures))
-    run(captures, tables)
+    take(spark, captures, tables)
     make_world(seed=6, rounds=1).network.write(str(captures))
     return captures, tables
 
@@ -97,10 +91,10 @@ def test_ctrl_c_is_one_line_and_leaves_nothing(world, command, moment):
     assert rows_of(tables, "messages") == before
 
 
-def test_the_next_run_takes_what_was_left(world):
+def test_the_next_run_takes_what_was_left(spark, world):
     captures, tables = world
     before = len(rows_of(tables, "messages"))
-    read = run(captures, tables)["read"]
+    read = take(spark, captures, tables).read
     assert read > 0
     assert len(rows_of(tables, "messages")) == before + read
 

@@ -276,6 +276,11 @@ def test_who_chooses_another_collector_gets_it(tmp_path, given, variables, defau
     assert re.findall(r"-XX:[+](Use\w+GC)", said.read_text())[-1] == collector, said.read_text()
 
 
+def test_no_checksums_lie_beside_local_files(spark, tmp_path):
+    spark.range(1).write.parquet(str(tmp_path / "rows"))
+    assert not list(tmp_path.rglob(".*"))
+
+
 def test_the_session_that_runs_is_handed_back(spark, monkeypatch):
     monkeypatch.setattr(module, "find_java", lambda: pytest.fail("there is a JVM already"))
     again = spark_session("local[2]")

@@ -40,7 +40,7 @@ from hopline.spark.facts import (
     with_bodies,
 )
 from hopline.spark.gone import Gone, without
-from hopline.spark.keeping import Keep
+from hopline.spark.keeping import Keep, in_memory, is_local, on_disk
 from hopline.spark.midnight import Midnights
 from hopline.spark.news import News
 from hopline.spark.parts import KEPT, Span
@@ -106,10 +106,19 @@ class Batch:
         mode: run or stream.
         only: the tables that are wanted.
         is_bounded: whether only some time was asked for.
+        is_little: whether what is needed twice is better kept in memory than in files.
     """
 
     def __init__(
-        self, warehouse: Warehouse, state: State, news: News, *, mode: str, only: Iterable[str], is_bounded: bool = False
+        self,
+        warehouse: Warehouse,
+        state: State,
+        news: News,
+        *,
+        mode: str,
+        only: Iterable[str],
+        is_bounded: bool,
+        is_little: bool,
     ) -> None:
         self._warehouse = warehouse
         self._disk = warehouse.disk
@@ -118,6 +127,7 @@ class Batch:
         self._mode = mode
         self._only = frozenset(only) | frozenset(ALWAYS)
         self._is_bounded = is_bounded
+        self._is_little = is_little
         self._started = datetime.now(UTC)
         self._clock_s = time.monotonic()
         self._id = new_run(self._started)
@@ -278,13 +288,9 @@ class Batch:
 
     def _keeper(self, spark: SparkSession, when: str) -> Keep:
         """Keeps what belongs to some time: a day, or ever."""
-
-        def keep(name: str, rows: DataFrame) -> DataFrame:
-            path = self._warehouse.path_of(self._shelf(f"{name}/{when}"))
-            rows.write.option("compression", shelves.PASSING).parquet(path)
-            return spark.read.schema(rows.schema).parquet(path)
-
-        return keep
+        if self._is_little and is_local(spark):
+            return in_memory
+        return on_disk(lambda name: self._warehouse.path_of(self._shelf(f"{name}/{when}")), shelves.PASSING)
 
     def _touched(self, new_days: Iterable[str]) -> set[str]:
         """The days in whose windows something new lies."""

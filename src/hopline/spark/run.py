@@ -38,6 +38,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",  # a day is a day of UTC
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics, and others deprecate it
     "spark.sql.maxConcurrentOutputFileWriters": "16",  # else rows are sorted by day before they are written
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # a file beside the rows, which we would take away again
 }
 
 _SMALL_BYTES: Final = 8 * 1024 * 1024
@@ -70,6 +71,11 @@ JVM_FOR_LITTLE: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel
 code, which a few runs fill; then it compiles no more, and each run takes longer than the one before."""
 
 
+def is_little(size: int, rows: int) -> bool:
+    """Whether so much work is little: bytes of a capture that are new, and rows of `messages` that were made before."""
+    return size <= _SMALL_BYTES and rows <= _SMALL_ROWS
+
+
 def settings_for(size: int, rows: int, cores: int) -> dict[str, str]:
     """Settings of Spark that suit some work.
 
@@ -83,7 +89,7 @@ def settings_for(size: int, rows: int, cores: int) -> dict[str, str]:
     >>> settings_for(10**12, 0, cores=2)
     {}
     """
-    if size <= _SMALL_BYTES and rows <= _SMALL_ROWS:
+    if is_little(size, rows):
         return FOR_LITTLE
     parts = max(2 * cores, -(-(size + rows * _ROW_BYTES) // _PART_BYTES))
     return {_PARTS: str(parts)} if parts < _MOST_PARTS else {}
@@ -191,10 +197,18 @@ class Pipeline:
         )
         is_bounded = (self._asked.since_ns, self._asked.until_ns) != (None, None)
         before = State(terms=terms) if state is None else state
-        batch = Batch(self.warehouse, before, news, mode=mode, only=self._asked.only, is_bounded=is_bounded)
+        rows = before.rows_of("messages")
+        batch = Batch(
+            self.warehouse,
+            before,
+            news,
+            mode=mode,
+            only=self._asked.only,
+            is_bounded=is_bounded,
+            is_little=is_little(news.size, rows),
+        )
         if state is not None and not news.work and not batch.owed:
             return batch.summary(changed=False)
-        rows = before.rows_of("messages")
         with _as_spark_error():
             return batch.make(lambda: self._spark(mode, news.size, rows), self._asked.domains, self._on_progress)
 
@@ -202,7 +216,7 @@ class Pipeline:
         """A session of our own in what may be somebody else's Spark: its settings are ours, and theirs stay as they are."""
         if self._own is None:
             # A stream lives long enough for compiled code.
-            is_short = mode == "run" and settings_for(size, rows, 1) is FOR_LITTLE
+            is_short = mode == "run" and is_little(size, rows)
             self._own = self._session(JVM_FOR_LITTLE if is_short else {}).newSession()
         for name in FOR_LITTLE:
             self._own.conf.unset(name)

@@ -34,6 +34,7 @@ def test_python_examples_in_pages(page):  # that of Spark is executed where its 
     assert doctest.DocTestRunner().run(test).failed == 0
 
 
+@pytest.mark.slow  # an interpreter for each line
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console_examples_in_pages(page):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -21,7 +21,7 @@ def as_it_is(name: str, rows: DataFrame) -> DataFrame:  # noqa: ARG001 - nothing
     return rows
 
 
-def in_memory(name: str, rows: DataFrame) -> DataFrame:  # noqa: ARG001 - Spark names it
+def in_memory(name: str, rows: DataFrame) -> DataFrame:  # noqa: ARG001 - a Keep
     """Keep rows where they are made, until nobody mentions them any more. Who loses an executor loses them: see `is_local`.
 
     A small batch in a JVM that is warm takes a fifth less CPU with it than with files.

@@ -4,9 +4,10 @@ import pytest
 
 from hopline.capture.record import Records
 from hopline.capture.writer import CaptureWriter
-from hopline.spark import expiries, hops
+from hopline.spark import callbacks, expiries, hops
 from hopline.wire import TICKS_PER_MS, Message, RoutingEntry, encode
 from tests.spark.made import Tables
+from tests.spark.small import request
 
 START_NS = 1_794_787_200_000_000_000
 MS = 1_000_000
@@ -45,7 +46,7 @@ def record(path, node: str, tap: str, seen: dict[int, Message], *, numbers=None,
 def tables(spark, tmp_path_factory):
     """Each second a node sends a message to each of several others, and all but one are seen to come."""
     path = tmp_path_factory.mktemp("capture")
-    targets = ("whole", "torn", "killed", "part", "some", "most", "renamed")
+    targets = ("whole", "torn", "killed", "part", "some", "most", "renamed", "deaf")
     sent = {
         1000 * second + place: message("from", target, second) for second in SECONDS for place, target in enumerate(targets)
     }
@@ -65,6 +66,10 @@ def tables(spark, tmp_path_factory):
     record(path, "renamed", "scaleout_in", came("renamed"))
     (written,) = path.glob("*-renamed-*")
     written.rename(path / "kept-backup-2.arrows")  # which does not mean a part of them
+    record(path, "deaf", "scaleout_in", came("deaf", range(5)))
+    record(path, "deaf", "scaleout_out", {at_ms: message("deaf", "somebody", at_ms) for at_ms in (5000, 9999)})
+    record(path, "asker", "hub_out", {0: request("asked", ttl_ms=5000), 1000: request("asked", ttl_ms=5000, key=2)})
+    record(path, "asker", "hub_in", {60_000: message("somebody", "asker", 0)})
     return Tables(spark, str(path), ())
 
 
@@ -78,10 +83,18 @@ def test_a_message_is_lost_only_where_somebody_looked_for_it(tables):
         "some": False,
         "most": True,
         "renamed": True,
+        "deaf": False,  # it was captured to the end, and what came to it only for a while
+        "somebody": False,
     }
-    assert len(found) == 7
+    assert len(found) == 7 + 5 + 2
 
 
 def test_nothing_has_expired_where_it_may_have_come(tables):
     (row,) = expiries.expiries(tables.fates).groupBy().sum("sent", "in_time", "expired_in_flight").collect()
-    assert tuple(row) == (70, 63, 3)  # to those who were captured all the time, and get what the others get
+    assert tuple(row) == (85, 68, 3)  # to those who were captured all the time, and get what the others get
+
+
+def test_a_request_waits_as_long_as_its_own_run_of_the_node_was_captured(tables):
+    """And nothing that came was captured then: an answer may have been there."""
+    found = callbacks.callbacks(tables.answers).where("correlation_key = 'asked'").collect()
+    assert [(row.outcome, row.asker_captured) for row in found] == [("pending", False)] * 2

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from pyspark.sql import functions as sf
 
+from hopline.identity import MessageType
 from hopline.spark import callbacks, expiries, flows, hops
 from hopline.spark.days import Day
 from hopline.spark.keeping import as_it_is
@@ -172,6 +173,65 @@ def a_node_that_comes_back_under_its_name(story: Story) -> None:
             story.see(node, "wire_out", 10_000 * turn + at_ms, said)
 
 
+def questions_without_a_key(story: Story) -> None:
+    """Three in one flow, as old formats have it; two are answered."""
+    for number in range(3):
+        points = (MessageType(b"DONE%d" % number, 1), MessageType(b"KINO.RCPTCONFIRM", 1))
+        asked = msgspec.structs.replace(
+            request("several", key=0, hub="old"), identity=b"ASK%d" % number, callback_points=points
+        )
+        come = story.send("O1", "O2", 30_000 + 10 * number, asked, format="v4")
+        come = msgspec.structs.replace(come, callback_points=points[:1])  # who gives a receipt takes it out
+        if number < 2:
+            story.send("O2", "O1", 30_005 + 10 * number, output(come, f"DONE{number}"), format="v4")
+
+
+def a_hub_that_counts_anew(story: Story) -> None:
+    """It has a name of its own, and begins with the same key after each start."""
+    for number, flow in enumerate(("first life", "second life")):
+        come = story.send("O1", "O2", 31_000 + 100 * number, request(flow, hub="named"))
+        story.send("O2", "O1", 31_005 + 100 * number, output(come))
+
+
+def messages_without_a_trail_by_a_clock_that_is_behind(story: Story) -> None:
+    """Both nodes were captured; that of the one who is asked, and asks on, is 5 s behind."""
+    asked = request("behind", key=9, hub="ahead")
+    come = story.send("O3", "O4", 32_000, asked, ahead_ms=5000, is_traced=False)
+    story.send("O4", "O5", 32_003, output(come, "MIDDLE"), is_traced=False)
+    answer = story.send("O4", "O3", 32_005, output(come), seen="out", is_traced=False)
+    story.see("O3", "scaleout_in", 37_007, msgspec.structs.replace(answer, socket_identity=b"\0O4"))
+
+
+def what_was_first_seen_when_it_came(story: Story) -> None:
+    """One of them is still under way when its time is over, wherever it was before."""
+    story.send("O6", "O7", 33_000, request("came", key=10, ttl_ms=100), seen="in")
+    come = story.send("O6", "O7", 34_000, request("came late", key=11, ttl_ms=100), seen="in")
+    story.see("O7", "actor_in", 34_200, come)
+
+
+def a_broadcast_of_a_reference_node(story: Story) -> None:
+    """It counts a hop for each peer; the first one gets it after its time."""
+    told = msgspec.structs.replace(request("all", key=12, ttl_ms=100), distribution=Distribution.BROADCAST)
+    for hop, (target, took_ms) in enumerate((("O8", 5000), ("O9", 1)), 1):
+        way = (RoutingEntry("tcp://O6:1", b"O6"),) * hop
+        sent = msgspec.structs.replace(told, hops=hop, routing=way, socket_identity=target.encode())
+        story.see("O6", "scaleout_out", 35_000, sent)
+        story.see(target, "scaleout_in", 35_000 + took_ms, msgspec.structs.replace(sent, socket_identity=b"\0O6"))
+
+
+def equal_messages_of_two_of_which_one_was_captured(story: Story) -> None:
+    """One is seen to leave and does not say for whom, the other to come."""
+    for node, sender, tap in (("W7", b"W7", "wire_out"), ("W8", b"X9", "wire_in")):
+        said = msgspec.structs.replace(news("halves"), hops=1, routing=(RoutingEntry("u", sender),))
+        story.see(node, tap, 36_000, said)
+
+
+def stamps_that_are_a_little_early(story: Story) -> None:
+    """By 10 us, and it takes long to come back."""
+    story.send("J1", "J2", 37_000, news("there"), ahead_ms=2.01)
+    story.send("J2", "J1", 37_300, news("back"), ahead_ms=-198)
+
+
 @pytest.fixture(scope="module")
 def tables(spark, tmp_path_factory):
     story = Story()
@@ -195,6 +255,13 @@ def tables(spark, tmp_path_factory):
         a_message_that_a_router_looks_at_twice,
         a_message_that_comes_again,
         a_node_that_comes_back_under_its_name,
+        questions_without_a_key,
+        a_hub_that_counts_anew,
+        messages_without_a_trail_by_a_clock_that_is_behind,
+        what_was_first_seen_when_it_came,
+        a_broadcast_of_a_reference_node,
+        equal_messages_of_two_of_which_one_was_captured,
+        stamps_that_are_a_little_early,
     ):
         tell(story)
     return story.tables(spark, tmp_path_factory.mktemp("small"))
@@ -345,3 +412,48 @@ def test_what_begins_after_midnight_is_of_the_day_of_what_it_follows(tables):
     made = Day(tables.messages, None, tables.verdicts, midnights, as_it_is).table("hops")
     rows = made.where("correlation_key = 'over midnight'").select("kind", sf.col("date").cast("string")).collect()
     assert sorted(map(tuple, rows)) == [("deliver", DAY_BEFORE), ("network", DAY_BEFORE)]
+
+
+def test_without_a_key_questions_of_one_flow_are_told_apart_by_what_they_ask_for(found_callbacks, found_flows):
+    rows = [row for row in found_callbacks if row.correlation_key == "several"]
+    assert sorted((row.request_identity_key, row.outcome, row.wait_ms) for row in rows) == [
+        ("ASK0", "ok", 7.0),
+        ("ASK1", "ok", 7.0),
+        ("ASK2", "pending", None),
+    ]
+    assert (found_flows["several"].callbacks_ok, found_flows["several"].callbacks_pending) == (2, 1)
+
+
+def test_a_key_that_is_given_again_asks_again(found_callbacks):
+    rows = [row for row in found_callbacks if row.correlation_key.endswith(" life")]
+    assert sorted((row.correlation_key, row.outcome, row.wait_ms) for row in rows) == [
+        ("first life", "ok", 7.0),
+        ("second life", "ok", 7.0),
+    ]
+
+
+def test_without_a_trail_a_request_counts_as_it_left_whatever_the_clocks_say(found_callbacks, found_flows):
+    (row,) = [row for row in found_callbacks if row.correlation_key == "behind"]
+    assert (row.request_identity_key, row.outcome, row.wait_ms, row.asker_captured) == ("ASK", "ok", 7.0, True)
+    assert (found_flows["behind"].root_identity_key, found_flows["behind"].root_node_key) == ("ASK", "O3")
+
+
+def test_what_was_first_seen_when_it_came_may_be_late_and_is_never_in_time(tables):
+    fates = {row.correlation_key: (row.fate, row.budget_used) for row in tables.fates.collect()}
+    assert (fates["came"], fates["came late"]) == ((None, None), ("late", None))
+
+
+def test_of_a_broadcast_the_last_arrival_counts_however_many_hops_it_says(tables):
+    assert [(row.fate, row.budget_used) for row in tables.fates.collect() if row.correlation_key == "all"] == [("late", 50)]
+
+
+def test_what_was_seen_to_leave_is_a_move_whatever_else_came(tables):
+    assert moves_of(tables, b"halves") == [
+        ("network", "W7", None, None, False),
+        ("network", "X9", "W8", None, False),
+    ]
+
+
+def test_clocks_are_not_corrected_for_a_stamp_that_is_a_little_early(found_hops):
+    between = [row for row in found_hops if {row.from_node_key, row.to_node_key} == {"J1", "J2"}]
+    assert sorted((round(row.latency_ms, 2), row.skew_ms) for row in between) == [(-0.01, 0.0), (200.0, 0.0)]

@@ -1,11 +1,11 @@
 """The table `callbacks`: requests, each with what came of it.
 
 Theory. A request begins at a hub, carries callback points, and every message of its flow carries them on: so what has the
-same hub and key belongs together. Among these the request is one that has inherited nothing, with the fewest hops, seen at
-its hub, or on its way out rather than in: of such sightings the first counts. What records no trail inherits nothing that
-shows, and there the first counts, wherever it was. Answers are those whose own type is among the points that they carry, and
-among those of the request. Without a key on the wire (v3, v4) the correlation id takes its place; if the hub's own sighting
-has a key all the same, what has none is counted to it.
+same hub, key and flow belongs together. Among these the request is one that has inherited nothing, with the fewest hops,
+seen at its hub, or on its way out rather than in: of such sightings the first counts. What records no trail inherits nothing
+that shows: there the request is what was seen first, wherever that was, and it counts as it left. Answers are those whose
+own type is among the points that they carry, and among those of the request. Without a key on the wire (v3, v4) the points
+take its place; if the hub's own sighting has a key all the same, what has none is counted to it.
 
 An answer has come when it is seen at the hub; or, where hubs were not captured, on its way in at the node that sent the
 request; or, where nothing that comes to that node was captured, anywhere. An answer that set out and did not come is none.
@@ -30,7 +30,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
 from hopline.errors import PayloadError
-from hopline.identity import EXCEPTION
+from hopline.identity import EXCEPTION, RECEIPT
 from hopline.payload.service import ExceptionMessage
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.keeping import Keep, as_it_is
@@ -40,8 +40,8 @@ from hopline.spark.trails import inherited_size, is_traced
 
 EXCEPTION_KEY: Final = EXCEPTION.identity.decode()
 
-_ASK: Final = ("hub_key", "ask_key", "ask_flow")
-"""What an answer and its request have in common: the hub, the key, and the flow where there is no key."""
+_ASK: Final = ("hub_key", "ask_key", "ask_flow", "ask_points")
+"""What an answer and its request have in common: the hub, the key, the flow, and the points where there is no key."""
 
 
 def callbacks(answers: DataFrame) -> DataFrame:
@@ -152,20 +152,24 @@ def _asked(messages: DataFrame) -> DataFrame:
         "ttl_ms",
         "body_size",
     )
+    # All but the receipt: the node that gives it takes it out.
+    points = sf.expr(f"filter(callback_points, point -> point.identity_key != '{RECEIPT.identity.decode()}')")
+    rows = rows.withColumns({"ask_flow": sf.col("correlation_key"), "ask_points": sf.xxhash64(sf.sort_array(points))})
     keyed, keyless = rows.where("ask_key != 0"), rows.where("ask_key = 0")
-    flows = keyless.select("hub_key", "correlation_key").distinct()
+    question = ["hub_key", "ask_flow", "ask_points"]
     # The node of the hub knows the key, the old formats that it was sent in do not.
     keys = (
-        keyed.join(flows, ["hub_key", "correlation_key"], "left_semi")
-        .groupBy("hub_key", "correlation_key")
+        keyed.join(keyless.select(*question).distinct(), question, "left_semi")
+        .groupBy(*question)
         .agg(sf.min("ask_key").alias("least"), sf.max("ask_key").alias("most"))
         .where("least = most")
-        .select("hub_key", "correlation_key", sf.col("least").alias("known_key"))
+        .select(*question, sf.col("least").alias("known_key"))
     )
-    keyless = keyless.join(keys, ["hub_key", "correlation_key"], "left")
+    keyless = keyless.join(keys, question, "left")
     keyless = keyless.withColumn("ask_key", sf.coalesce("known_key", sf.lit(0))).drop("known_key")
-    flow = sf.when(sf.col("ask_key") == 0, sf.col("correlation_key")).otherwise("")
-    return keyed.unionByName(keyless).withColumn("ask_flow", flow)
+    # A key says which question it is, whatever became of the points on the way.
+    points = sf.when(sf.col("ask_key") == 0, sf.col("ask_points")).otherwise(0)
+    return keyed.unionByName(keyless).withColumn("ask_points", points)
 
 
 def _requests(rows: DataFrame) -> DataFrame:
@@ -173,25 +177,20 @@ def _requests(rows: DataFrame) -> DataFrame:
     # A request that answers itself comes straight back to its hub.
     is_request = (~sf.col("is_callback") | (sf.col("tap") == "hub_out")) & (sf.col("inherited") == 0)
     has_trail, is_seen_in = sf.col("is_traced"), sf.col("direction") == "in"
-    first = sf.min(
-        sf.struct(
-            sf.when(has_trail, sf.col("hops")).otherwise(0).alias("hops"),
-            (sf.col("tap") != "hub_out").alias("is_later"),
-            (has_trail & is_seen_in).alias("is_behind"),
-            "seen_ns",
-            is_seen_in.alias("is_seen_in"),
-            "node_key",
-            "message_uid",
-            "ttl_ms",
-            "correlation_key",
-            "type",
-            "callback_points",
-        )
-    ).alias("first")
-    return (
+    place = (sf.when(has_trail, sf.col("hops")).otherwise(0), sf.col("tap") != "hub_out", has_trail & is_seen_in)
+    sighting = ("node_key", "message_uid", "ttl_ms", "correlation_key", "type", "callback_points")
+    # Without a trail it is only by time that a request comes before what it causes; but a clock may be behind, so of the
+    # request itself the sighting as it left counts.
+    each = sf.min(sf.struct(*place, is_seen_in.alias("is_seen_in"), "seen_ns", *sighting))
+    messages = (
         rows.where(is_request)
-        .groupBy(*_ASK)
-        .agg(first)
+        .repartition(*_ASK)  # once for all that follows
+        .groupBy(*_ASK, "message_uid")
+        .agg(sf.min(sf.struct(*place, "seen_ns")).alias("rank"), each.alias("seen"))
+    )
+    return (
+        messages.groupBy(*_ASK)
+        .agg(sf.min_by("seen", sf.struct("rank", "seen")).alias("first"))
         .select(
             *_ASK,
             sf.col("first.message_uid").alias("request_uid"),
@@ -208,9 +207,16 @@ def _requests(rows: DataFrame) -> DataFrame:
 
 def _with_capture(requests: DataFrame, captured: DataFrame) -> DataFrame:
     """Requests with the end of the capture of their node; if it holds nothing that came, it is as if there were none."""
-    nodes = captured.select(sf.col("node_key").alias("request_node"), sf.col("last_ns").alias("end_ns"), "gets")
+    nodes = captured.select(sf.col("node_key").alias("request_node"), "last_ns", "gets", "runs")
     found = requests.join(sf.broadcast(nodes), "request_node", "left")
-    return found.withColumn("is_foreign", sf.col("is_foreign") | ~sf.col("gets")).drop("gets")
+    # A name may be that of several files, which were recorded at other times; of some runs nothing is known but the name.
+    asked_ns = sf.col("requested_ns")
+    mine = sf.filter("runs", lambda run: (run["first_ns"] <= asked_ns) & (asked_ns <= run["last_ns"]))
+    last_ns = sf.array_max(sf.transform(mine, lambda run: run["last_ns"]))
+    gets = sf.array_max(sf.transform(mine, lambda run: run["gets"]))
+    is_foreign = sf.col("is_foreign") | ~sf.coalesce(gets, "gets")
+    found = found.withColumns({"end_ns": sf.coalesce(last_ns, "last_ns"), "is_foreign": is_foreign})
+    return found.drop("last_ns", "gets", "runs")
 
 
 def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:

@@ -5,7 +5,8 @@ the first sighting, which says the TTL, and ends with the sighting that is farth
 hop made before sent, sent before come, come before given. If that one is an arrival, the time between the two decides: in
 time, or late. If it is not, the message is somewhere between: it has expired in flight if its TTL is over, and the place
 where it should have been seen next was captured until then; else nobody knows. What a hub or an actor has made goes to
-another node or to an actor of its own, so both have to be captured there.
+another node or to an actor of its own, so both have to be captured there. Of what was first seen where it came nobody knows
+how long it had been under way: it can be late, and not in time.
 
 Clocks of several nodes are corrected by the skew of the moves on the way. A broadcast is one message: its last arrival
 counts.
@@ -57,9 +58,14 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     rows = _sightings(messages, names)
     # The last of all who got a broadcast; of anything else the first: what comes again later was sent by somebody else.
     turn = sf.when(sf.col("is_broadcast"), sf.col("seen_ns")).otherwise(sf.bitwise_not("seen_ns")).alias("turn")
+    # A reference node counts a hop for each peer that it sends a broadcast to: they do not tell how far that is.
+    far = (
+        sf.when(~sf.col("is_broadcast"), sf.col("hops")),
+        sf.when(~sf.col("is_broadcast"), sf.col("stage")).otherwise(sf.least("stage", sf.lit(_CAME))),
+    )
     lives = rows.groupBy(*_MESSAGE).agg(
         sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
-        sf.max(sf.struct("hops", "stage", turn, "seen_ns", "node_key", "target")).alias("last"),
+        sf.max(sf.struct(*far, turn, "seen_ns", "node_key", "target", "stage")).alias("last"),
         *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast")),
     )
     lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
@@ -70,16 +76,16 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     shares = captured.select(sf.col("node_key").alias("_node"), sf.col("share").alias("_share"))
     lives = lives.join(sf.broadcast(shares), sf.col("last.node_key") == sf.col("_node"), "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
-    sees_it = sf.when(stage == _AWAY, sf.col("hears")).otherwise(sf.col("speaks") & sf.col("gives"))
     begin_ns = sf.try_add(sf.col("first.seen_ns"), (skew_ms * NS_PER_MS).try_cast("bigint"))
     end_ns = sf.try_add(begin_ns, (ttl_ms * NS_PER_MS).try_cast("bigint"))
     # One that records a smaller share of the flows may have left it out.
-    is_watched = sees_it & (sf.col("share") >= sf.col("_share")) & covers(sf.greatest(begin_ns, "first_ns"), end_ns)
-    fate = (
-        sf.when(stage > _AWAY, sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), "in_time").otherwise("late"))
-        .when(ttl_ms < 0, "expired_in_flight")
-        .when(is_watched, "expired_in_flight")
-    )
+    span = sf.greatest(begin_ns, "first_ns"), end_ns
+    sees_it = sf.when(stage == _AWAY, covers(*span, "hears")).otherwise(covers(*span, "speaks", "gives"))
+    is_watched = (sf.col("share") >= sf.col("_share")) & sees_it
+    # What was first seen when it came has been under way for nobody knows how long: long enough, or at least so long.
+    has_begun = sf.col("first.stage") <= _AWAY
+    came = sf.when((ttl_ms < 0) | (elapsed_ms > ttl_ms), "late").when(has_begun, "in_time")
+    fate = sf.when(stage > _AWAY, came).when(ttl_ms < 0, "expired_in_flight").when(is_watched, "expired_in_flight")
     return lives.select(
         *_MESSAGE,
         "correlation_key",
@@ -88,7 +94,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
         sf.date_trunc("hour", timestamp_of(sf.col("first.seen_ns"))).alias("hour"),
         sf.when(ttl_ms < 0, -1.0).otherwise(sf.ceil(ttl_ms).cast("double")).alias("ttl_ms"),
         fate.alias("fate"),
-        sf.when((stage > _AWAY) & (ttl_ms > 0), elapsed_ms / ttl_ms).alias("budget_used"),
+        sf.when((stage > _AWAY) & (ttl_ms > 0) & has_begun, elapsed_ms / ttl_ms).alias("budget_used"),
     )
 
 

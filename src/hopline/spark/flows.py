@@ -21,8 +21,9 @@ The nodes of a flow are bits of one number: the first nodes of a capture have on
 sighting at one of the others adds a row, in which the node is the thing that counts once.
 
 The root is the message that has inherited nothing, as it was sent, or else as it came, or else as it was sent on; of those
-the first. What records no trail inherits nothing that shows, so there only the time counts. This file reads no bodies and
-judges nothing itself: callbacks, moves, fates and verdicts come from their own files.
+the first. What records no trail inherits nothing that shows, so there only the time tells the root; but a clock may be
+behind, so it is named as it was sent. This file reads no bodies and judges nothing itself: callbacks, moves, fates and
+verdicts come from their own files.
 """
 
 from functools import reduce
@@ -77,7 +78,7 @@ _NUMBERS: Final = {
 """What else a row may say. The amount of a sighting is whether it was on the network."""
 
 _LATEST_NS: Final = 2**61 - 1
-"""In 2043. The two bits above say how near a sighting is to the root of its flow."""
+"""In 2043. How near a sighting is to the root of its flow is two bits, then its time, and then whether it came untraced."""
 
 _BITS: Final = 63
 """Nodes that have a bit of their own: a number of 64 bits has a sign."""
@@ -161,6 +162,8 @@ def _of_messages(messages: DataFrame, numbered: DataFrame) -> DataFrame:
         .otherwise(0)
     )
     seen = sf.greatest(sf.least("seen_ns", sf.lit(_LATEST_NS)), sf.lit(0))
+    came_untraced = ~is_traced(_WAY) & (sf.col("direction") == "in") & (rank == 0)
+    time = sf.shiftleft(seen, 1).bitwiseOR(sf.coalesce(came_untraced.cast("bigint"), sf.lit(0)))
     return _row(
         messages.join(sf.broadcast(numbered), _node() == sf.col("node"), "left"),
         sf.when(sf.col("identity_key") == EXCEPTION_KEY, _FAILURE).otherwise(_MESSAGE),
@@ -168,7 +171,7 @@ def _of_messages(messages: DataFrame, numbered: DataFrame) -> DataFrame:
         amount=sf.col("tap").isin(*AWAY, *CAME).cast("int"),
         step=_step(),
         seen_ns=sf.col("seen_ns"),
-        nearness=sf.shiftleft(rank.cast("bigint"), 61).bitwiseOR(seen),
+        nearness=sf.shiftleft(rank.cast("bigint") - 2, 62).bitwiseOR(time),
         root=sf.xxhash64("identity_key", _sender(), "node_key"),
         hops=sf.col("hops"),
         depth=_depth(),
@@ -230,7 +233,8 @@ def _added_up(rows: DataFrame) -> DataFrame:
         sf.count("*").alias("sightings"),
         sf.sum("amount").alias("amount"),
         sf.min("step").alias("step"),
-        *_extremes("seen_ns", "seen_ns"),
+        # Of one message, what came untraced stands behind all that was sent.
+        *_extremes("seen_ns", "seen_ns", sf.expr("nearness + shiftleft(nearness & 1, 62)")),
     )
     is_failure = sf.col("counts") == _FAILURE
     things = things.withColumns(
@@ -258,14 +262,14 @@ def _added_up(rows: DataFrame) -> DataFrame:
     return found.where(sf.col("messages") > 0).withColumnRenamed("hops", "max_hops")
 
 
-def _extremes(first_ns: str = "first_ns", last_ns: str = "last_ns") -> list[Column]:
+def _extremes(first_ns: str = "first_ns", last_ns: str = "last_ns", place: str | Column = "nearness") -> list[Column]:
     """What is as simple for a flow as for a part of it."""
     return [
         sf.min(first_ns).alias("first_ns"),
         sf.max(last_ns).alias("last_ns"),
         sf.min("nearness").alias("nearness"),
         *(sf.max(name).alias(name) for name in ("hops", "depth")),
-        sf.min_by("root", "nearness").alias("root"),
+        sf.min_by("root", place).alias("root"),
         sf.bit_or("nodes").alias("nodes"),
     ]
 

@@ -5,8 +5,8 @@ was not captured, or a sending that arrived nowhere. That is a loss if the node 
 else nobody knows.
 
 Clocks. Nodes stamp sightings by their own clocks. The shortest latencies of both directions between two nodes tell how far
-apart these are, if one of them is negative: half of their difference. That is estimated for each day, by messages that occur
-once. This file reads no bodies; what it joins to moves is a row a node, or a row a pair of nodes and day.
+apart these are, if one of them is clearly negative: half of their difference. That is estimated for each day, by messages
+that occur once. This file reads no bodies; what it joins to moves is a row a node, or a row a pair of nodes and day.
 """
 
 from typing import Final
@@ -21,6 +21,10 @@ from hopline.spark.tables import HOPS, conform
 from hopline.spark.trails import is_flow
 
 NS_PER_MS: Final = 1e6
+
+_JITTER: Final = 0.01
+"""Of the shortest way there and back: a latency that is below zero by less says nothing of the clocks. To correct them may
+be wrong by half of that way, and not to by a hundredth."""
 
 
 def hops(moves: DataFrame) -> DataFrame:
@@ -56,9 +60,9 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None =
     there, back = sf.try_add("sent_ns", skew_ns), sf.try_subtract("received_ns", skew_ns)
     # Of two that record a share of the flows, the greater one has all that the other has.
     is_kept = sf.col("_to_share") >= sf.coalesce("_from_share", sf.lit(0))
-    lost = sf.when(is_half_sent & sf.col("_to_hears") & is_kept, covers(there, there, "_to_"))
+    lost = sf.when(is_half_sent & is_kept, covers(there, there, "hears", end="_to_"))
     is_kept = sf.col("_from_share") >= sf.coalesce("_to_share", sf.lit(0))
-    unseen = sf.when(is_half_received & sf.col("_from_speaks") & is_kept, covers(back, back, "_from_"))
+    unseen = sf.when(is_half_received & is_kept, covers(back, back, "speaks", end="_from_"))
     seen = sf.when(is_half_sent | is_half_received, 1).otherwise(2)
     return moves.withColumns(
         {
@@ -111,7 +115,8 @@ def _with_skew(moves: DataFrame) -> DataFrame:
         sf.col("from_node_key").alias("to_node_key"),
         sf.col("there").alias("back"),
     )
-    is_apart = (sf.col("there") < 0) | (sf.col("back") < 0)
+    # Two clocks that agree still stamp a little too early or too late, of which half a round trip must not be made.
+    is_apart = -sf.least("there", "back") > _JITTER * (sf.col("there") + sf.col("back"))
     skew = sf.when(is_apart, (sf.col("there") - sf.col("back")) / 2).otherwise(0.0)
     known = least.join(sf.broadcast(back), list(day)).select(*day, skew.alias("skew_ms"))
     return moves.join(sf.broadcast(known), list(day), "left")

@@ -255,8 +255,9 @@ def _nowhere() -> Column:
         return sf.exists(
             "arrived",
             lambda move: (
-                (move["from_node_key"] == away["node"])
-                & (move["sent_ns"] == away["seen_ns"])
+                # Of an arrival alone nothing is known of its sending: with null for an answer this one would be nowhere.
+                move["from_node_key"].eqNullSafe(away["node"])
+                & move["sent_ns"].eqNullSafe(away["seen_ns"])
                 & move["peer"].eqNullSafe(_name(away))
             ),
         )

@@ -9,6 +9,7 @@ The first two are small, a row a node, and are joined to large tables by being s
 that was seen, also where a table is made of a part of it (`find_nodes`). This file knows no other table.
 """
 
+from functools import reduce
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -36,6 +37,9 @@ _IMPORTED: Final = f"-{IMPORT}"
 
 _NUMBERED: Final = "scaleout"
 """How taps begin where each message has the number after the one before; elsewhere it may be that of a line in a file."""
+
+_HAS: Final = ("speaks", "hears", "gives", "gets")
+"""What a capture of a node can have."""
 
 _GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
 
@@ -70,7 +74,7 @@ def captured(messages: DataFrame) -> DataFrame:
 
         speaks, hears, gives, gets   what its capture has: what it sent to other nodes, what it got from them, what was given
                                      to its actors, and anything at all that came to it or to its hubs
-        runs                         from when to when it was captured, each run by itself
+        runs                         from when to when it was captured, each run by itself, and what that one has
         is_torn                      whether something is missing in them, of what it sent or got
         share                        thousandths of all flows that were recorded
 
@@ -92,11 +96,11 @@ def captured(messages: DataFrame) -> DataFrame:
         )
     )
     share = sf.coalesce(sf.regexp_extract("run", f"^{RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
-    span = sf.when(is_whole, sf.struct("first_ns", "last_ns"))
+    span = sf.when(is_whole, sf.struct("first_ns", "last_ns", *_HAS))
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),
         sf.max("last_ns").alias("last_ns"),
-        *(sf.max(name).alias(name) for name in ("speaks", "hears", "gives", "gets", "is_torn")),
+        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn")),
         sf.min_by(span, span, _MOST_SPANS).alias("runs"),
         sf.min(share).alias("share"),
     )
@@ -155,16 +159,20 @@ def senders(messages: DataFrame) -> DataFrame:
     return messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
 
 
-def covers(from_ns: Column, to_ns: Column, end: str = "") -> Column:
+def covers(from_ns: Column, to_ns: Column, *has: str, end: str = "") -> Column:
     """Whether a node was captured from one moment to another, without a gap; null if it was not at all.
 
     Args:
         from_ns: the first moment.
         to_ns: the last one.
+        has: what its capture must have at that time: files of one name may hold what was seen at different places.
         end: what stands before the names of the columns of `captured`.
     """
     runs, gaps = sf.col(f"{end}runs"), sf.col(f"{end}gaps")
-    is_within = sf.exists(runs, lambda run: (run["first_ns"] <= from_ns) & (to_ns <= run["last_ns"]))
+
+    def is_within(run: Column) -> Column:
+        return reduce(Column.__and__, (run[name] for name in has), (run["first_ns"] <= from_ns) & (to_ns <= run["last_ns"]))
+
     is_torn = sf.exists(gaps, lambda gap: (gap["after_ns"] < to_ns) & (from_ns < gap["before_ns"]))
     is_torn |= sf.size(gaps) >= _MOST_SPANS
-    return is_within & ~sf.coalesce(is_torn, sf.lit(col=False))
+    return sf.exists(runs, is_within) & ~sf.coalesce(is_torn, sf.lit(col=False))

@@ -205,8 +205,8 @@ HOPS: Final = Table(
             DOUBLE,
             "By how much the receiver's clock is ahead of the sender's, that day: half the difference of "
             "the shortest latencies of both directions, of moves that have a flow and are matched by uid. 0 if none is "
-            "negative, for then nothing shows a difference; null if such moves went in one direction only, or in none. "
-            "latency_ms - skew_ms is the true latency, as far as can be known.",
+            "negative by more than a hundredth of both together, for then nothing shows a difference; null if such moves "
+            "went in one direction only, or in none. latency_ms - skew_ms is the true latency, as far as can be known.",
         ),
         Column(
             "matched_by",
@@ -362,7 +362,7 @@ EXPIRIES: Final = Table(
             BIGINT,
             "Did not come, though the place where they should have is captured, and the TTL is "
             "over. Of what is in none of the three nobody knows: it was not seen to arrive, and it is not sure that it "
-            "would have been.",
+            "would have been; or it was first seen when it came, and not how long it had been under way.",
         ),
         Column("budget_used_p95", DOUBLE, "Share of the TTL that 95 % of those that came had used at most."),
         _DATE,

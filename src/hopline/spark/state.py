@@ -41,9 +41,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The same as two numbers."""
+        """The same as two numbers; what lies beyond all times is for ever too."""
         first = -_EVER if self.since_ns is None else self.since_ns
-        return first, _EVER if self.until_ns is None else self.until_ns
+        last = _EVER if self.until_ns is None else self.until_ns
+        return min(max(first, -_EVER), _EVER), min(max(last, -_EVER), _EVER)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,16 @@ def test_layers_say_for_every_moment_what_was_taken(before, asked):
         assert not is_asked or any(layer.span[0] <= moment < layer.span[1] for layer in inside)
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "asked"),
+    [(-(1 << 70), 1 << 70, [Layer()]), (5, 1 << 70, [Layer(since_ns=5)]), (1 << 70, None, []), (None, -(1 << 70), [])],
+)
+def test_times_beyond_all_times(since, until, asked):
+    inside, outside = cut([Layer(offset={"segments": {"s": 1}})], since, until)
+    assert [(layer.since_ns, layer.until_ns) for layer in inside] == [(layer.since_ns, layer.until_ns) for layer in asked]
+    assert [layer.span for layer in join([*inside, *outside])] == [Layer().span]
+
+
 def test_neighbours_of_which_the_same_was_taken_are_one():
     inside, outside = cut([Layer(offset={"x": 1})], 3, None)
     assert join([*inside, *outside]) == [Layer(offset={"x": 1})]

@@ -1,5 +1,7 @@
 """The state of tables: what was taken, by time, and what was made."""
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -30,6 +32,32 @@ def test_what_is_no_state_is_said_to_be_none(data):
     with pytest.raises(TablesError) as caught:
         read_state(data)
     assert caught.value.code == "TABLES_BAD_STATE"
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        "[]",
+        '{"runs": 1}',
+        '{"runs": {"N1-9f86d081": "1-x"}}',
+        '{"runs": {"N1-9f86d081": "1-2-3"}}',
+        '{"runs": {"N1-9f86d081": 5}}',
+        '{"segments": {"s": "5"}}',
+        '{"segments": {"s": -1}}',
+        '{"segments": null}',
+    ],
+)
+def test_an_offset_that_is_none_is_said(offset):
+    with pytest.raises(TablesError) as caught:
+        read_state(f'{{"layers": [{{"offset": {offset}}}]}}'.encode())
+    assert caught.value.code == "TABLES_BAD_STATE"
+
+
+def test_offsets_look_as_they_did():
+    offset = {"runs": {"N1-9f86d081": "1-56,58", "N2-9f86d081": ""}, "segments": {"s": 0}}
+    data = write_state(State(layers=[Layer(offset=offset), Layer(since_ns=1, offset={})]))
+    assert json.loads(data)["layers"][0]["offset"] == offset
+    assert write_state(read_state(data)) == data
 
 
 def taken(layers, moment):

@@ -342,3 +342,13 @@ class TablesError(HoplineError):
 
 class InputError(HoplineError):
     """A line, a file or an option is not what it must be: a local fault."""
+
+
+def clean(text: str, most: int = 200) -> str:
+    r"""What came over a network, safe for a terminal and a log: one line, and nothing that a terminal obeys.
+
+    >>> clean("no such\norder\x1b[2J")
+    'no such\\norder\\x1b[2J'
+    """
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most])
+    return f"{shown}..." if len(text) > most else shown

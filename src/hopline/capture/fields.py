@@ -78,7 +78,10 @@ def read_time(text: str) -> datetime:
     '2026-11-15T18:09:40.250000+00:00'
     """
     moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:  # in UTC it is in another year, which no calendar here has
+        raise ValueError(text) from None
 
 
 def read_duration(text: str) -> float:

@@ -35,6 +35,7 @@ _RECORD_COLUMNS: Final = {
 """Columns of MESSAGES that come from columns of records; those that every answer needs are not listed."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_NS: Final = (1 << 63) - 1
 
 
 class Part(NamedTuple):
@@ -143,8 +144,9 @@ def _join(held: list[tuple[Part, pa.RecordBatch]]) -> tuple[Part, pa.RecordBatch
 
 
 def ns_of(moment: datetime) -> int:
-    """A point in time as nanoseconds since 1970."""
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    """A point in time as nanoseconds since 1970, or the nearest that 64 bits can hold: a person may name the year 9999."""
+    ns = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    return min(max(ns, -_MOST_NS - 1), _MOST_NS)
 
 
 Order = Literal["time", "file"]

@@ -9,7 +9,8 @@ import typer
 
 from hopline.cli.decode import TtlOption
 from hopline.cli.lines import JsonOption, usage_error
-from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, WhereOption, clean, clock, looking_at, query_of
+from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, WhereOption, clock, looking_at, query_of
+from hopline.errors import clean
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -117,16 +117,6 @@ def _complain_of(capture: "Capture") -> None:
         typer.echo(f"hopline: {len(capture.problems) - _MOST_SHOWN} problems more; see `hopline capture check`", err=True)
 
 
-def clean(text: str, most: int = 200) -> str:
-    r"""What came over a network, safe to show on a terminal: one line, and nothing that a terminal obeys.
-
-    >>> clean("no such\norder\x1b[2J")
-    'no such\\norder\\x1b[2J'
-    """
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most])
-    return f"{shown}..." if len(text) > most else shown
-
-
 def clock(seen_ns: int) -> str:
     """A time for a person, UTC.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -129,7 +130,8 @@ def stream(
     captures: CapturesArgument,
     tables: TablesArgument,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Look for something new so often.")
+        float,
+        typer.Option("--every", metavar="SECONDS", min=0.1, max=86_400.0, help="Look for something new so often."),
     ] = 10.0,
     until_drained: Annotated[bool, typer.Option("--until-drained", help="End when all is taken that is there now.")] = False,
     since: SinceOption = "",
@@ -152,6 +154,8 @@ def stream(
     with _ending_well() as progress:
         from hopline.spark.stream import stream as stream_of
 
+        if isnan(every):  # it is in every range
+            raise usage_error("--every must be a number of seconds, and not nan")
         asked = _asked(since, "", only, keys, key, v3_ttl, bodies=bodies, reach=reach)
         pipeline = _pipeline_of(captures, tables, asked, master, progress)
         end = threading.Event()

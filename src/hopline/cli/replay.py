@@ -20,8 +20,9 @@ from hopline.cli.client import (
 )
 from hopline.cli.decode import TtlOption
 from hopline.cli.lines import usage_error
-from hopline.cli.looking import SinceOption, UntilOption, WhereOption, clean, looking_at, query_of
+from hopline.cli.looking import SinceOption, UntilOption, WhereOption, looking_at, query_of
 from hopline.cli.terminal import complaint, put
+from hopline.errors import clean
 from hopline.wire import TtlUnit
 
 if TYPE_CHECKING:

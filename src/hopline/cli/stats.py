@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from hopline.cli.decode import TtlOption
-from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, WhereOption, clean, clock, looking_at, query_of
+from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, WhereOption, clock, looking_at, query_of
 from hopline.cli.terminal import JsonOption, put
+from hopline.errors import clean
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hopline.cli.decode import TtlOption
-from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, clean, looking_at, query_of
+from hopline.cli.looking import CaptureArgument, SinceOption, UntilOption, looking_at, query_of
 from hopline.cli.terminal import JsonOption, complaint, put
+from hopline.errors import clean
 
 if TYPE_CHECKING:
     from rich.console import Console

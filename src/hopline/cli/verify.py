@@ -81,7 +81,7 @@ def domains_of(options: list[str], file: Path | None) -> list[Domain]:
     for option in options:
         # A domain may hold a `=`, hex may not.
         name, separator, text = option.rpartition("=")
-        if not separator:
+        if not separator or not name:  # an empty name is a slip: nobody signs in it
             raise InputError("INPUT_BAD_KEY", "--key must be DOMAIN=HEX")
         try:
             new = bytes.fromhex(text)

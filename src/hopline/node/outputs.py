@@ -9,7 +9,7 @@ import logging
 import traceback
 from collections.abc import Callable
 
-from hopline.errors import DeliveryError
+from hopline.errors import DeliveryError, clean
 from hopline.flow import inherit_flow, output_of
 from hopline.node.actor import Addressed
 from hopline.node.clock import Clock
@@ -86,10 +86,10 @@ class Outputs:
         flow = envelope.message.correlation_id.decode(errors="replace")
         logger.warning(
             "handler of %s failed: %s: %s (flow %s)",
-            envelope.message.identity.decode(errors="replace"),
+            clean(envelope.message.identity.decode(errors="replace")),
             type(error).__qualname__,
-            text,
-            flow,
+            clean(text),
+            clean(flow),
             extra={"correlation_id": flow},
         )
         self._router.handled(envelope, f"{type(error).__qualname__}: {text}")

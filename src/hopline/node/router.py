@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hopline.errors import DeliveryError, HoplineError, SecurityError, WireError
+from hopline.errors import DeliveryError, HoplineError, SecurityError, WireError, clean
 from hopline.flow import inherit_flow, is_expired, record_hop, remaining_ttl
 from hopline.identity import EXCEPTION, RECEIPT, is_hub
 from hopline.node.clock import Clock
@@ -543,7 +543,7 @@ class MessageRouter:
         self.dead_letters.add(DeadLetter(code, reason, self._clock.now_ns(), message, frames))
         if logger.isEnabledFor(logging.DEBUG):
             flow = message.correlation_id if message is not None else b""
-            logger.debug("%s: %s", code, reason, extra={"correlation_id": flow.decode(errors="replace")})
+            logger.debug("%s: %s", code, clean(reason), extra={"correlation_id": flow.decode(errors="replace")})
 
     def when_ended(self, callback: Callable[[], None] | None) -> None:
         """Call back after every end, or no longer; a node that stops waits for the last one."""

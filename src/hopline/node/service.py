@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from hopline.errors import HoplineError, SecurityError
+from hopline.errors import HoplineError, SecurityError, clean
 from hopline.identity import MessageType
 from hopline.node.routes import NodeRoutes
 from hopline.payload.service import (
@@ -70,7 +70,7 @@ class ServiceHandlers:
         except SecurityError:
             raise
         except HoplineError as error:
-            logger.warning("cannot serve %s: %s", message.identity.decode(errors="replace"), error)
+            logger.warning("cannot serve %s: %s", message.identity.decode(errors="replace"), clean(str(error)))
         return True
 
     def serve_cluster(self, decoded: Decoded) -> bool:
@@ -136,7 +136,7 @@ class ServiceHandlers:
         """Whether our tables may grow by what is new in an announcement."""
         known = self._table.routes_of(node)
         if known is None and self._table.node_count >= MOST_NODES:
-            logger.warning("too many nodes: %s is not one of those we know", uri)
+            logger.warning("too many nodes: %s is not one of those we know", clean(uri))
             return False
         known = known or NodeRoutes(uri)
         new = 0
@@ -145,7 +145,7 @@ class ServiceHandlers:
             new += sum(kind not in types for kind in kinds)
             new += receiver not in known.actors and receiver not in known.hubs
         if known.size + new > MOST_OF_A_NODE or self._table.size + new > MOST_ROUTES:
-            logger.warning("too many routes: the node at %s announces more than we can know", uri)
+            logger.warning("too many routes: the node at %s announces more than we can know", clean(uri))
             return False
         return True
 

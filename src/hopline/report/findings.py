@@ -157,8 +157,9 @@ def _rejects(facts: Facts) -> list[Finding]:
     rejected = facts.rejects.count
     if not rejected:
         return []
-    whole = rejected + facts.seen.sightings
-    return [Finding("note", "rejects", f"{count(rejected, 'record')} of {count(whole)} {_is(rejected)} unreadable.")]
+    # Of how many is not known without the messages.
+    whole = "" if "messages" in facts.unknown else f" of {count(rejected + facts.seen.sightings)}"
+    return [Finding("note", "rejects", f"{count(rejected, 'record')}{whole} {_is(rejected)} unreadable.")]
 
 
 def _clocks(facts: Facts) -> list[Finding]:

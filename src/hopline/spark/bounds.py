@@ -9,6 +9,9 @@ from hopline.spark.pieces import Times
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NS_PER_DAY: Final = 86_400_000_000_000
+_FIRST_NS: Final = -(1 << 63)
+_LAST_NS: Final = (1 << 63) - 1
+"""Of all times at which something can be seen; a person may name others, as the year 9999."""
 
 
 def conjuncts(of: Filter) -> Iterator[Filter]:
@@ -40,10 +43,12 @@ def times_of(of: Filter) -> Times:
 
 
 def narrower(one: Times, other: Times) -> Times:
-    """The time that is in both."""
-    since = [ns for ns in (one.since_ns, other.since_ns) if ns is not None]
-    until = [ns for ns in (one.until_ns, other.until_ns) if ns is not None]
-    return Times(max(since, default=None), min(until, default=None))
+    """The time that is in both, in numbers that a column of nanoseconds can be compared with."""
+    since = max((ns for ns in (one.since_ns, other.since_ns) if ns is not None), default=_FIRST_NS)
+    until = min((ns for ns in (one.until_ns, other.until_ns) if ns is not None), default=_LAST_NS + 1)
+    if since > _LAST_NS or until <= _FIRST_NS:
+        return Times(None, _FIRST_NS)  # nothing was seen then
+    return Times(since if since > _FIRST_NS else None, until if until <= _LAST_NS else None)
 
 
 def _unit_ns(column: str, value: object) -> tuple[int, int] | None:

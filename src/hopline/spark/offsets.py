@@ -103,8 +103,11 @@ class Taken:
     def find_new(self, segment: Segment) -> "New | None":
         """What of a segment was not taken yet; None if it was taken for ever, or was deleted. Raises CaptureError."""
         base = self.bytes_of(segment)
-        found = None if base is None else whole_end(segment, base)
-        return None if base is None or found is None else New(Stretch(segment, base, found.end), found)
+        if base is None:
+            return None
+        # That a segment without a run was found damaged is written down nowhere: it is looked at from its start again.
+        found = whole_end(segment, base if _run_of(segment) else 0)
+        return None if found is None else New(Stretch(segment, base, found.end), found)
 
     def take(self, segment: Segment, found: WholeEnd) -> None:
         """Note that a segment was taken so far."""
@@ -136,10 +139,10 @@ class New(NamedTuple):
 
     @property
     def is_takeable(self) -> bool:
-        """Whether there is something to take: more of it, or that there will be no more."""
+        """Whether there is something to take: more of it, or that there will be no more, if an offset can say so."""
         if self.stretch.segment.is_imported and not self.found.is_final:
             return False
-        return self.stretch.end > self.stretch.base or self.found.is_final
+        return self.stretch.end > self.stretch.base or (self.found.is_final and _run_of(self.stretch.segment) != "")
 
     @property
     def unfinished(self) -> str:

@@ -89,6 +89,8 @@ _SINK_NAMES: Final = (
     "checkpointLocation",  # Spark's own, of a stream
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_SHOWN: Final = 100
+"""Characters of a wrong value that are repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,21 +263,24 @@ def _count(said: Mapping[str, str], option: str) -> int | None:
     text = said.get(option)
     if text is None:
         return None
-    return (
-        int(text) if text.isascii() and text.isdecimal() and int(text) else _fail(option, f"is a number from 1, not {text}")
-    )
+    try:
+        number = int(text) if text.isascii() and text.isdecimal() else 0
+    except ValueError:  # it has thousands of digits
+        number = 0
+    return number or _fail(option, f"is a number from 1, not {text[:_MOST_SHOWN]}")
 
 
 def _moment(said: Mapping[str, str], option: str) -> int | None:
     text = said.get(option)
     if text is None:
         return None
-    if text.removeprefix("-").isdecimal():
-        return int(text)
     try:
+        if text.removeprefix("-").isdecimal():
+            return int(text)  # ValueError if there are thousands of digits
         return (read_time(text) - _EPOCH) // timedelta(microseconds=1) * 1000
     except ValueError:
-        _fail(option, f"is a time such as 2026-11-15T18:09:40Z or nanoseconds since 1970, and not {text}")
+        reason = f"is a time such as 2026-11-15T18:09:40Z or nanoseconds since 1970, and not {text[:_MOST_SHOWN]}"
+        _fail(option, reason)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from hopline.assembly import Node, Settings, read_settings
 from hopline.cluster.endpoints import read_endpoint
-from hopline.errors import DeliveryError, InputError, RemoteError, SparkError, TransportError
+from hopline.errors import DeliveryError, InputError, RemoteError, SparkError, TransportError, clean
 from hopline.node.node import Node as PlainNode
 from hopline.security import Domains
 from hopline.spark.letters import Letters
@@ -210,8 +210,10 @@ class Post:
     def _note(self, message: Message, error: DeliveryError) -> None:
         self.unconfirmed[error.code] += 1
         if not self._first:
-            flow = message.correlation_id.decode(errors="backslashreplace")
-            self._first = f"{error} ({message.identity.decode(errors='backslashreplace')}, flow {flow})"
+            identity, flow = (
+                clean(part.decode(errors="backslashreplace")) for part in (message.identity, message.correlation_id)
+            )
+            self._first = f"{clean(str(error))} ({identity}, flow {flow})"
 
     def _check_domain(self, message: Message) -> None:
         """A row cannot choose the domain that it is signed in: its identity does."""

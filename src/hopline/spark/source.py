@@ -16,6 +16,7 @@ the relation and not with its scan, so that two filters over one DataFrame, as i
 last one twice. The option `where` belongs to one `load` and is safe.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,13 +29,15 @@ from pyspark.sql.types import StructType
 
 from hopline.capture import open_capture
 from hopline.errors import InputError
-from hopline.spark.offsets import CaptureStreamReader
+from hopline.spark.offsets import CaptureStreamReader, Taken
 from hopline.spark.options import Options, read_options, read_sink_options
-from hopline.spark.pieces import Share, Stretch, shares, whole_end
+from hopline.spark.pieces import Share, Stretch, shares
 from hopline.spark.rows import Rows
 
 if TYPE_CHECKING:
     from hopline.spark.sink import NetworkStreamWriter, NetworkWriter
+
+logger = logging.getLogger(__name__)
 
 
 class HoplineDataSource(spark.DataSource):
@@ -86,10 +89,12 @@ class CaptureReader(spark.DataSourceReader):
 
     def _stretches(self) -> Iterator[Stretch]:
         for segment in open_capture(self._options.path).segments():
-            if segment.is_sealed:
-                yield Stretch(segment, 0, segment.size)
-            elif found := whole_end(segment):
-                yield Stretch(segment, 0, found.end)
+            new = Taken().find_new(segment)
+            if new is None:
+                continue
+            if reason := new.unfinished:
+                logger.warning("segment %s stops before its end: %s; the rest is missing here", segment.name, reason)
+            yield new.stretch
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a share. On an executor."""
@@ -112,4 +117,6 @@ def _known(options: Options, schema: StructType) -> pa.Schema:
             never = "" if field.nullable else " NOT NULL"
             reason = f"the schema cannot have {field.name} {field.dataType.simpleString()}{never}; there are {types}"
             raise InputError("INPUT_BAD_OPTION", reason)
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError("INPUT_BAD_OPTION", "the schema names a column twice")
     return pa.schema([options.table.field(field.name).with_nullable(field.nullable) for field in schema])

@@ -12,7 +12,7 @@ up for by the next run that makes this table. This file reads no capture and sta
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypedDict
 
 import msgspec
 
@@ -25,8 +25,15 @@ VERSION: Final = 1
 LONGEST_REACH_S: Final = 12 * 3600
 """Of what is on two days: half a day, for both days have to come to the same (`midnight.py`)."""
 
-Offset = dict[str, Any]
-"""How far each segment was taken, as `offsets.Taken` writes it."""
+_Numbers = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,18}(-[0-9]{1,18})?(,|$))*$")]
+
+
+class Offset(TypedDict, total=False):
+    """How far each segment was taken, as `offsets.Taken` writes it."""
+
+    runs: dict[str, _Numbers]
+    segments: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
+
 
 _EVER: Final = 1 << 63
 """Beyond all times: they are nanoseconds in 64 bits."""
@@ -41,9 +48,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The same as two numbers."""
+        """The same as two numbers; what lies beyond all times is for ever too."""
         first = -_EVER if self.since_ns is None else self.since_ns
-        return first, _EVER if self.until_ns is None else self.until_ns
+        last = _EVER if self.until_ns is None else self.until_ns
+        return min(max(first, -_EVER), _EVER), min(max(last, -_EVER), _EVER)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

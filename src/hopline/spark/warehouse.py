@@ -102,7 +102,17 @@ class Warehouse:
         """What the tables say of themselves; None if there are none yet. Raises TablesError."""
         with _as_tables_error(self.disk):
             data = self.disk.read(_STATE)
+            if data is None:
+                self._check_that_nothing_was_made()
         return None if data is None else read_state(data)
+
+    def _check_that_nothing_was_made(self) -> None:
+        """Raise TABLES_BAD_STATE if there are rows, and nobody knows what was taken: they would be made a second time."""
+        for table in self.disk.folders("."):
+            if table != OWN and self.disk.files(table, ".parquet"):
+                reason = f"{self.disk} holds tables, and {_STATE} is missing, which says what was taken into them"
+                advice = f"restore the folder {OWN} from a copy, or make the tables anew in another folder"
+                raise TablesError("TABLES_BAD_STATE", f"{reason}: {advice}")
 
     @contextmanager
     def only_me(self, mode: str) -> Iterator[None]:

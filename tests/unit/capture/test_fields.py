@@ -1,5 +1,6 @@
 """Fields: what can be asked of a sighting, and how values are read."""
 
+import re
 from datetime import UTC, date, datetime
 
 import pytest
@@ -64,6 +65,12 @@ def test_values(kind: str, text: str, value: object) -> None:
 def test_what_is_no_value(kind: str, text: str, must_be: str) -> None:
     with pytest.raises(ValueError, match=must_be):
         read_value(text, kind)
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "soon"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        read_time(text)
 
 
 def test_times_and_durations_alone() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopline.capture import query as module
+from hopline.capture.fields import read_time
 from hopline.capture.filter import And, Not, parse_filter
 from hopline.capture.query import Dump, Query, ns_of
 from hopline.capture.store import Capture, open_capture
@@ -82,6 +83,15 @@ def test_the_unit_of_ttl_in_v3(tmp_path: Path) -> None:
 
 def times(dump: Dump) -> list[int]:
     return [row["seen_ns"] for batch in dump for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "messages"),
+    [("0001-01-01", "", 40), ("", "9999-12-31", 40), ("9999-12-31", "", 0), ("", "0001-01-01", 0)],
+)
+def test_times_beyond_64_bits(capture: Capture, since: str, until: str, messages: int) -> None:
+    first, last = (read_time(text) if text else None for text in (since, until))
+    assert sum(len(each.messages) for each in Query(since=first, until=last).read(capture)) == messages
 
 
 def test_a_dump_is_in_the_order_of_time(capture: Capture) -> None:

@@ -13,7 +13,8 @@ from hopline.capture.filter import parse_filter
 from hopline.capture.query import Dump
 from hopline.capture.store import open_capture
 from hopline.cli.dump import put_rows
-from hopline.cli.looking import clean, query_of
+from hopline.cli.looking import query_of
+from hopline.errors import clean
 from hopline.wire import Message
 from tests.unit.capture.story import START_NS, Story, request
 from tests.unit.cli.test_decode import on_a_terminal

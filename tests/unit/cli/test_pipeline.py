@@ -67,9 +67,9 @@ def test_a_key_on_the_command_line_is_not_repeated(here, folders):
     assert "c0ffee" not in here("pipeline", "run", *folders, "--key", "orders=c0ffeeX").errors
 
 
-@pytest.mark.parametrize("every", ["0", "soon"])
+@pytest.mark.parametrize("every", ["0", "soon", "nan", "inf", "1e12"])
 def test_every_must_be_some_time(here, folders, every):
-    assert here("pipeline", "stream", *folders, "--every", every).code == 2
+    assert here("pipeline", "stream", *folders, "--until-drained", "--every", every).code == 2
 
 
 def test_no_capture(here, folders):

@@ -70,6 +70,7 @@ def test_wrong_usage_is_exit_2_and_shows_no_key(hopline, tmp_path):
         ("--key", "nothing"),
         ("--key", "dom=5ecre7x"),
         ("--key", "dom="),
+        ("--key", "=6b"),
         ("--keys", str(path)),
         ("--keys", str(tmp_path / "none")),
         ("--keys", str(tmp_path)),

@@ -115,3 +115,14 @@ def test_nothing_at_all(tmp_path):
     assert texts(found(tmp_path, {}, reasons={"messages": "nothing was seen"})) == [
         "There is nothing to tell: nothing was seen."
     ]
+
+
+def test_of_how_many_records_is_said_only_if_messages_can_be_read(tmp_path):
+    shop = Shop()
+    shop.ask(0.0, 5.0)
+    path = write_tables(tmp_path, shop.rows | {"rejects": [{"code": "WIRE_TRUNCATED", "reason": "short"}]})
+    sightings = len(shop.rows["messages"])
+    assert f"1 record of {sightings + 1} is unreadable." in texts(findings(read_facts(path, top=3)))
+    for part in (path / "messages").rglob("*.parquet"):
+        part.write_bytes(b"no Parquet")
+    assert "1 record is unreadable." in texts(findings(read_facts(path, top=3)))

@@ -32,3 +32,17 @@ def test_narrower():
     assert narrower(Times(1, None), Times(None, 9)) == Times(1, 9)
     assert narrower(Times(1, 8), Times(2, 9)) == Times(2, 8)
     assert narrower(Times(), Times()) == Times()
+
+
+@pytest.mark.parametrize(
+    ("times", "left"),
+    [
+        (Times(-(1 << 63), (1 << 63)), Times()),
+        (Times(-(1 << 70), 1 << 70), Times()),
+        (Times(1 - (1 << 63), (1 << 63) - 1), Times(1 - (1 << 63), (1 << 63) - 1)),
+        (Times(1 << 63, None), Times(None, -(1 << 63))),
+        (Times(None, -(1 << 70)), Times(None, -(1 << 63))),
+    ],
+)
+def test_times_that_no_column_can_hold(times, left):
+    assert narrower(times, Times()) == left

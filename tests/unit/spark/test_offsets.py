@@ -149,6 +149,31 @@ def test_a_segment_of_another_name_is_taken_too(tmp_path):
     assert stream.offset == {"runs": {}, "segments": {"yesterday": other.stat().st_size}}
 
 
+@pytest.mark.parametrize("limit", [ReadMaxFiles(1), ReadMaxBytes(1)])
+def test_segments_of_other_names_do_not_hold_up_a_stream_with_a_limit(tmp_path, limit):
+    others = [
+        make_segment(tmp_path, [records(1, 1)], number=number).rename(tmp_path / f"{number}.arrows") for number in (1, 2)
+    ]
+    ours = make_segment(tmp_path, [records(1, 1)], number=3)
+    stream = Stream(tmp_path)
+    taken = [stream.batch(limit) for _ in range(4)]
+    assert taken == [ids(others[0], 0), ids(others[1], 0), ids(ours, 0), []]
+    assert stream.latest(limit) == stream.offset
+
+
+def test_a_damaged_segment_of_another_name_is_not_said_to_stop_early(tmp_path, caplog):
+    file = make_segment(tmp_path, [records(1, 2), records(3, 3)])
+    data = bytearray(file.read_bytes())
+    data[-8:] = b"\xff" * 8
+    file.write_bytes(data)
+    file.rename(tmp_path / "yesterday.arrows")
+    stream = Stream(tmp_path)
+    stream.batch()
+    caplog.clear()
+    assert stream.batch() == []
+    assert caplog.messages == []
+
+
 def test_a_copy_that_is_not_complete_yet_is_taken_as_it_grows(tmp_path):
     file = make_segment(tmp_path, [records(1, 2), records(3, 3)])
     data = file.read_bytes()

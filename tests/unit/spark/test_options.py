@@ -91,6 +91,9 @@ def test_other_options_whatever_their_case():
         ({"v3_ttl": "s"}, "v3_ttl is ms or ticks"),
         ({"shareBytes": "0"}, "shareBytes is a number from 1"),
         ({"maxBytesPerTrigger": "1g"}, "is a number from 1, not 1g"),
+        ({"shareBytes": "1" * 5000}, "shareBytes is a number from 1"),
+        ({"since": "1" * 5000}, "since is a time such as"),
+        ({"until": "9999-12-31T23:59:59-12:00"}, "until is a time such as"),
     ],
 )
 def test_what_cannot_be_is_said(given, said):

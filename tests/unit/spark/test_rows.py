@@ -62,6 +62,24 @@ def test_segments_that_are_decoded_together_are_still_told_apart(capture, column
     assert read(capture, columns=",".join(columns)).equals(expected(capture, columns=columns))
 
 
+@pytest.mark.parametrize(
+    ("given", "is_all"),
+    [
+        ({"since": "0001-01-01"}, True),
+        ({"until": "9999-12-31"}, True),
+        ({"since": "9999-12-31"}, False),
+        ({"until": "0001-01-01"}, False),
+        ({"until": "9" * 30}, True),
+        ({"where": "time < 9999-12-31T00:00:00Z"}, True),
+        ({"where": "date < 9999-12-31 and date >= 0001-01-01"}, True),
+        ({"where": "seen_ns > 9223372036854775807"}, False),
+    ],
+)
+def test_times_beyond_64_bits(capture, given, is_all):
+    rows = read(capture, columns="seq").num_rows
+    assert read(capture, columns="seq", **given).num_rows == (rows if is_all else 0)
+
+
 def test_rejects_of_segments_that_are_decoded_together(capture):
     found = read(capture, mode="rejects")
     assert found.num_rows == 60

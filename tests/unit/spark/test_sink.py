@@ -158,6 +158,25 @@ def test_what_is_not_confirmed_is_counted_by_its_end():
     run(test)
 
 
+def test_what_others_say_is_one_short_line(caplog):
+    class Rude(Taker):
+        async def take(self, item: Item) -> None:
+            raise ValueError("\x1b[2J\n" + "x" * 5000)
+
+    async def test(world):
+        async with world.node("a", Rude()), world.sender("a") as sender:
+            post = await post_all(sender, 1)
+            with pytest.raises(SparkError, match=r"ValueError: \\x1b\[2J\\nxxx") as caught:
+                post.check()
+            assert str(caught.value).isprintable()
+            assert len(str(caught.value)) < 500
+
+    with caplog.at_level("DEBUG", "hopline.node"):
+        run(test)
+    assert any("ValueError" in line for line in caplog.messages)
+    assert all(line.isprintable() and len(line) < 500 for line in caplog.messages)
+
+
 def test_who_does_not_answer_in_time_has_not_confirmed():
     async def test(world):
         taker = Taker(is_open=False)

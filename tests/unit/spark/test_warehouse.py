@@ -123,6 +123,23 @@ def test_there_is_no_state_before_the_first_commit(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_tables_whose_state_is_gone_are_not_begun_anew(tmp_path):
+    warehouse = Warehouse(str(tmp_path))
+    warehouse.disk.write("_hopline/lock", b"")
+    warehouse.disk.write("messages/date=2026-11-15/part-r-00000.parquet", b"")
+    with pytest.raises(TablesError, match=r"state\.json is missing") as caught, warehouse.only_me("run"):
+        warehouse.state()
+    assert caught.value.code == "TABLES_BAD_STATE"
+
+
+def test_a_first_run_that_was_killed_is_begun_anew(tmp_path):
+    warehouse = Warehouse(str(tmp_path))
+    for name in ("_hopline/lock", f"{warehouse.staging('r')}/messages/part.parquet", "_hopline/facts/part.parquet"):
+        warehouse.disk.write(name, b"")
+    with warehouse.only_me("run"):
+        assert warehouse.state() is None
+
+
 @pytest.mark.parametrize("what", ["file", "full", "s3://bucket/tables"])
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, what):
     (tmp_path / "file").write_text("")

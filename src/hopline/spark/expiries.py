@@ -84,7 +84,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     is_watched = (sf.col("share") >= sf.col("_share")) & sees_it
     # What was first seen when it came has been under way for nobody knows how long: long enough, or at least so long.
     has_begun = sf.col("first.stage") <= _AWAY
-    came = sf.when((ttl_ms < 0) | (elapsed_ms > ttl_ms), "late").when(has_begun, "in_time")
+    came = sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), sf.when(has_begun, "in_time")).otherwise("late")
     fate = sf.when(stage > _AWAY, came).when(ttl_ms < 0, "expired_in_flight").when(is_watched, "expired_in_flight")
     return lives.select(
         *_MESSAGE,

@@ -162,8 +162,8 @@ def _of_messages(messages: DataFrame, numbered: DataFrame) -> DataFrame:
         .otherwise(0)
     )
     seen = sf.greatest(sf.least("seen_ns", sf.lit(_LATEST_NS)), sf.lit(0))
-    came_untraced = ~is_traced(_WAY) & (sf.col("direction") == "in") & (rank == 0)
-    time = sf.shiftleft(seen, 1).bitwiseOR(sf.coalesce(came_untraced.cast("bigint"), sf.lit(0)))
+    came_untraced = sf.when((sf.col("direction") == "in") & ~is_traced(_WAY), 1).otherwise(0)
+    time = sf.shiftleft(seen, 1).bitwiseOR(came_untraced.cast("bigint"))
     return _row(
         messages.join(sf.broadcast(numbered), _node() == sf.col("node"), "left"),
         sf.when(sf.col("identity_key") == EXCEPTION_KEY, _FAILURE).otherwise(_MESSAGE),

@@ -30,6 +30,9 @@ _EXCERPT_FRAMES: Final = 8
 _EXCERPT_BYTES: Final = 16
 """How much of a reject is shown: enough to recognise a protocol, too little to hold a secret of any length."""
 
+_FIRST_PLAIN, _LAST_PLAIN = b" ~"
+"""Of ASCII what can be printed lies between these two."""
+
 _NS_PER_US: Final = 1000
 _NS_PER_DAY: Final = 86_400_000_000_000
 
@@ -96,6 +99,8 @@ def keys_of(raw: pa.Array) -> pa.Array:
     ['n1', '0x0048', '', 'ö']
     """
     texts = raw.cast(pa.string(), safe=False)
+    if _are_plain(raw):
+        return texts
     is_odd = pc.invert(pc.ascii_is_printable(texts))
     odd = raw.filter(is_odd).dictionary_encode()
     if not len(odd):
@@ -103,6 +108,19 @@ def keys_of(raw: pa.Array) -> pa.Array:
     keys = pa.array(map(key_of, odd.dictionary.to_pylist()), pa.string())
     return pc.replace_with_mask(texts, is_odd, keys.take(odd.indices))
 
+
+def _are_plain(raw: pa.Array) -> bool:
+    """Whether all of them are printable ASCII: almost always, and it is seen in one look at their memory."""
+    _, used = _memory(raw)
+    return not len(used) or bool(used.min() >= _FIRST_PLAIN and used.max() <= _LAST_PLAIN)
+
+
+_KINDS: Final = {b"": "", HUB_PREFIX: "hub", ACTOR_PREFIX: "actor"}
+"""The kinds of receivers, by their first byte."""
+
+_KINDS_WITH_PREFIX: Final = ("hub", "actor")
+
+_NO_REJECTS: Final = pa.RecordBatch.from_pylist([], REJECTS)
 
 _NEEDS: Final[dict[str, Sequence[str]]] = {
     "message_uid": UID_COLUMNS,
@@ -211,7 +229,7 @@ class _Part:
     @cached_property
     def _receivers(self) -> pa.DictionaryArray:
         """Receivers: few occur again and again, so each is looked at once."""
-        return self._messages["receiver_identity"].dictionary_encode()
+        return _coded(self._messages["receiver_identity"])
 
     @cached_property
     def _receiver_kinds(self) -> pa.Array:
@@ -255,8 +273,30 @@ class _Part:
 
 def _by_value(make: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
     """Make a column of another in which few values come again and again: each is looked at once."""
-    coded = values.dictionary_encode()
+    coded = _coded(values)
     return make(coded.dictionary).take(coded.indices)
+
+
+def _coded(values: pa.Array) -> pa.DictionaryArray:
+    """The distinct values, and which of them each is. Often all are the same, which is seen without looking each one up."""
+    if len(values) and _are_alike(values):
+        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(values)), values.slice(0, 1))
+    return values.dictionary_encode()
+
+
+def _are_alike(raw: pa.Array) -> bool:
+    """Whether all of them are the same bytes: equally long, and their memory the same again after each of them."""
+    edges, used = _memory(raw)
+    size = int(edges[1] - edges[0])
+    is_even = len(used) == size * len(raw) and bool((np.diff(edges) == size).all())
+    return is_even and np.array_equal(used[size:], used[: len(used) - size])
+
+
+def _memory(raw: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """The bounds of some bytes, and the memory that they lie in: from the first of these bounds to the last."""
+    _, bounds, data = raw.buffers()
+    edges = np.frombuffer(bounds or bytes(4), np.int32)[raw.offset : raw.offset + len(raw) + 1]
+    return edges, np.frombuffer(data or b"", np.uint8)[edges[0] : edges[-1]]
 
 
 def _event_ids(segment: str | pa.Array, first_row: int | pa.Array, rows: pa.Array) -> pa.Array:
@@ -273,23 +313,21 @@ def _dates(seen_ns: pa.Array) -> pa.Array:
     return pa.array((np.asarray(seen_ns) // _NS_PER_DAY).astype(np.int32)).cast(pa.date32())
 
 
-def _receiver_kinds(receiver: pa.Array) -> pa.Array:
-    return pc.case_when(
-        pc.make_struct(
-            pc.equal(receiver, b""), pc.starts_with(receiver, HUB_PREFIX), pc.starts_with(receiver, ACTOR_PREFIX)
-        ),
-        "",
-        "hub",
-        "actor",
-        pa.scalar("unknown"),
-    )
+def _receiver_kinds(receivers: pa.Array) -> pa.Array:
+    return pa.array(map(_receiver_kind, receivers.to_pylist()), pa.string())
 
 
-def _receiver_keys(receiver: pa.Array) -> pa.Array:
-    kinds = _receiver_kinds(receiver)
-    has_prefix = pc.is_in(kinds, pa.array(["hub", "actor"]))
-    names = keys_of(pc.if_else(has_prefix, pc.binary_replace_slice(receiver, 0, 1, b""), receiver))
-    return pc.if_else(has_prefix, pc.binary_join_element_wise(kinds, names, ":"), names)
+def _receiver_kind(receiver: bytes) -> str:
+    return _KINDS.get(receiver[:1], "unknown")
+
+
+def _receiver_keys(receivers: pa.Array) -> pa.Array:
+    return pa.array(map(_receiver_key, receivers.to_pylist()), pa.string())
+
+
+def _receiver_key(receiver: bytes) -> str:
+    kind = _receiver_kind(receiver)
+    return f"{kind}:{key_of(receiver[1:])}" if kind in _KINDS_WITH_PREFIX else key_of(receiver)
 
 
 def _addressing(messages: pa.RecordBatch, kinds: pa.Array) -> pa.Array:
@@ -335,6 +373,8 @@ def _rejects(
     batch: pa.RecordBatch, rejects: pa.RecordBatch, segment: str | pa.Array, first_row: int | pa.Array
 ) -> pa.RecordBatch:
     rows = rejects["row"]
+    if not len(rows):  # almost always, and to make nothing of nothing takes its time too
+        return _NO_REJECTS
     seen_ns, node, tap, frames = (batch.column(name).take(rows) for name in ("seen_ns", "node", "tap", "frames"))
     columns = {
         "event_id": _event_ids(segment, first_row, rows),

@@ -365,5 +365,5 @@ def _array(values: NDArray[Any], kind: pa.DataType | None = None) -> pa.Array:
         memory = np.packbits(values, bitorder="little")
     else:
         kind = kind or pa.int64()
-        memory = values.astype(f"i{kind.byte_width}", copy=False)
+        memory = np.ascontiguousarray(values, f"i{kind.byte_width}")
     return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(memory)])

@@ -36,6 +36,7 @@ from hopline.wire.spans import (
     Slot,
     Source,
     Span,
+    constant,
     demand,
     joined,
     numbers_of,
@@ -112,8 +113,8 @@ def find_v6(source: Source, rows: Positions) -> Found:
     spans["socket_identity"] = source.span(first)
     spans["body"] = inside = source.span(body, body_count)
     numbers["body_size"] = inside.end - inside.start
-    numbers["format"] = np.full(rows.size, FORMATS.index(v6.NAME))
-    numbers["variant"] = np.full(rows.size, VARIANTS.index(""))
+    numbers["format"] = constant(FORMATS.index(v6.NAME), rows.size)
+    numbers["variant"] = constant(VARIANTS.index(""), rows.size)
     delimiter = source.span(first + 1)
     usual = (numbers["wire_version"] == 6) & (last - first == v6.FEWEST) & (body_offset == 2) & (body_count == 1)
     usual &= (delimiter.start == delimiter.end) & (numbers["end"] == end) & ~numbers["has_rest"]
@@ -271,10 +272,10 @@ class _Shape(NamedTuple):
             rows, begin, metaframes = rows[same], begin[same], metaframes[same]
         memory = metaframes.view(np.uint8).reshape(begin.size, -1)
         numbers: dict[str, NDArray[Any]] = {name: metaframes[name].copy() for name in self.record.names or ()}
-        numbers |= {name: np.full(begin.size, value) for name, value in self.numbers.items()}
+        numbers |= {name: constant(value, begin.size) for name, value in self.numbers.items()}
         return same, Found(
             rows,
-            numbers | {"end": begin + self.end, "has_rest": np.full(begin.size, self.has_rest)},
+            numbers | {"end": begin + self.end, "has_rest": constant(self.has_rest, begin.size)},
             {name: Slot(memory, begin, (place,)) for name, place in self.spans.items()},
             _entries(memory, begin, self.routing),
             _entries(memory, begin, self.callbacks),
@@ -285,7 +286,7 @@ def _entries(memory: NDArray[np.uint8], begin: Positions, places: _EntryPlaces) 
     """The entries of metaframes of one shape."""
     spans: dict[str, Span | Slot] = {name: Slot(memory, begin, tuple(each)) for name, each in places.spans.items()}
     return Entries(
-        np.full(begin.size, len(places.versions)), spans, np.tile(np.array(places.versions, np.int64), begin.size)
+        constant(len(places.versions), begin.size), spans, np.tile(np.array(places.versions, np.int64), begin.size)
     )
 
 

@@ -57,15 +57,18 @@ class Slot(NamedTuple):
 
     def copy(self) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """The bounds of the fields, and their bytes."""
-        count, before = len(self.rows), np.cumsum([0, *(last - first for first, last in self.places)]).astype(np.int32)
-        together = np.empty((count, before[-1]), np.uint8)
-        for (first, last), to in zip(self.places, before.tolist(), strict=False):
-            if first < last and count:
-                _as_items(together, to, last - first)[:] = _as_items(self.rows, first, last - first)
-        bounds = np.full(count * len(self.places) + 1, together.size, np.int32)
-        np.add.outer(
-            np.arange(count, dtype=np.int32) * before[-1], before[:-1], out=bounds[:-1].reshape(count, len(self.places))
-        )
+        count, each = len(self.rows), len(self.places)
+        sizes = [last - first for first, last in self.places]
+        width = sum(sizes)
+        together = np.empty((count, width), np.uint8)
+        bounds = np.empty(count * each + 1, np.int32)
+        bounds[-1] = together.size
+        starts, to = np.arange(count, dtype=np.int32) * np.int32(width), 0
+        for number, ((first, _), size) in enumerate(zip(self.places, sizes, strict=True)):
+            bounds[number:-1:each] = starts + np.int32(to)  # one place of all rows at a time: rows have few
+            if size and count:
+                _as_items(together, to, size)[:] = _as_items(self.rows, first, size)
+            to += size
         return bounds, together
 
 
@@ -228,6 +231,11 @@ def demand(good: Mask) -> None:
     """Go on only if all are good; else those that are not drop out of the fast path."""
     if not good.all():
         raise DropOut(good)
+
+
+def constant(value: int, count: int) -> NDArray[Any]:
+    """So many times the same number, which takes no memory: most of these columns nobody asks for."""
+    return np.broadcast_to(np.array(value), count)
 
 
 def numbers_of(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:

@@ -25,6 +25,7 @@ from hopline.wire.spans import (
     Slot,
     Source,
     Span,
+    constant,
     demand,
     numbers_of,
 )
@@ -104,8 +105,8 @@ def find_v5(source: Source, rows: Positions) -> Found:
     spans["socket_identity"] = source.span(first)
     spans["body"] = body = source.span(last - body_offset, body_count)
     numbers["body_size"] = body.end - body.start
-    numbers["wire_version"] = np.full(rows.size, 5)
-    numbers["format"] = np.full(rows.size, FORMATS.index(v5.NAME))
+    numbers["wire_version"] = constant(5, rows.size)
+    numbers["format"] = constant(FORMATS.index(v5.NAME), rows.size)
     numbers["variant"] = np.where(edges[0] - edges[1] == 2, VARIANTS.index("uint16-stamp"), VARIANTS.index("int32-stamp"))
     delimiter = source.span(first + 1)
     usual = (last - body_offset == first + ENVELOPE) & (body_count == 1) & (delimiter.start == delimiter.end)

@@ -27,7 +27,7 @@ from hopline.capture.query import EVERYTHING
 from hopline.security import Domain
 from hopline.spark.gone import Gone
 from hopline.spark.offsets import New, Taken
-from hopline.spark.options import SHARE_BYTES, Mode, Options
+from hopline.spark.options import Mode, Options
 from hopline.spark.parts import Written
 from hopline.spark.pieces import NOT_FOUND, PieceReading, Share, Times, shares
 from hopline.spark.rows import OnGone, Rows, nobody
@@ -177,7 +177,7 @@ def find_news(
     since_ns: int | None = None,
     until_ns: int | None = None,
     v3_ttl: TtlUnit = "ms",
-    share_bytes: int = SHARE_BYTES,
+    share_bytes: int | None = None,
 ) -> News:
     """Find what of a capture was not taken yet; raises CaptureError.
 
@@ -187,7 +187,7 @@ def find_news(
         since_ns: only what was seen then or later is to be taken; the rest stays new.
         until_ns: the same, of what was seen before then.
         v3_ttl: the unit of TTL in v3.
-        share_bytes: about so much one task reads.
+        share_bytes: about so much one task reads; by default as `shares` has it.
     """
     path = path if "://" in path else str(Path(path).absolute())  # workers may run in another folder
     segments = open_capture(path).segments()

@@ -10,7 +10,7 @@ Of a source:
     taps                 names of taps with commas between
     since, until         the earliest time, and the time before which a message was seen: ISO, or nanoseconds since 1970
     v3_ttl               ms (default) or ticks: the unit of TTL in v3
-    shareBytes           bytes of a capture that one task reads
+    shareBytes           bytes of a capture that one task reads; 64 to 128 MiB, so that all cores have something to do
     maxBytesPerTrigger   of a stream: about so many bytes of a capture are taken at once, in whole segments,
     maxFilesPerTrigger   or so many segments
 
@@ -48,11 +48,6 @@ from hopline.wire import TtlUnit
 
 Mode = Literal["messages", "rejects"]
 Until = Literal["node", "handled"]
-
-_MIB: Final = 1024 * 1024
-SHARE_BYTES: Final = 64 * _MIB
-"""Bytes of a capture that one task reads: an ordinary segment, some hundred thousand messages, a second of work. A task
-costs Spark some 25 ms, half of it in Python, whatever it reads."""
 
 TIMEOUT_S: Final = 30.0
 IN_FLIGHT: Final = 100
@@ -105,7 +100,7 @@ class Options:
     since_ns: int | None = None
     until_ns: int | None = None
     v3_ttl: TtlUnit = "ms"
-    share_bytes: int = SHARE_BYTES
+    share_bytes: int | None = None
     max_bytes: int | None = None
     max_files: int | None = None
 
@@ -141,7 +136,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         since_ns=since_ns,
         until_ns=until_ns,
         v3_ttl=_choice(said, "v3_ttl", get_args(TtlUnit), "ms"),  # type: ignore[arg-type]
-        share_bytes=_count(said, "shareBytes") or SHARE_BYTES,
+        share_bytes=_count(said, "shareBytes"),
         max_bytes=_count(said, "maxBytesPerTrigger"),
         max_files=_count(said, "maxFilesPerTrigger"),
     )

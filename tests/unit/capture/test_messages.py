@@ -108,6 +108,22 @@ def test_addresses(message: Message, kind: str, key: str, addressing: str) -> No
 
 
 @pytest.mark.parametrize(
+    "receivers",
+    [
+        pytest.param([b"\1ab"] * 3, id="all alike"),
+        pytest.param([b"\1ab", b"\1ab", b"\1ac"], id="equally long"),
+        pytest.param([b"\1a", b"\1aaa", b"\1a"], id="as long together"),
+        pytest.param([b"\1\1", b"\1\1\1\1", b""], id="of the same bytes"),
+        pytest.param([b""] * 3, id="none"),
+    ],
+)
+def test_receivers_are_told_apart_that_look_alike_together(receivers: list[bytes]) -> None:
+    records = batch(*(encode(Message(receiver_identity=each)) for each in receivers))
+    found = sightings(records, segment="s", first_row=0, columns=["receiver_key"]).messages
+    assert found["receiver_key"].to_pylist() == [row(Message(receiver_identity=each))["receiver_key"] for each in receivers]
+
+
+@pytest.mark.parametrize(
     ("options", "kept", "warnings"),
     [
         (5, 5, ["unknown trace options 0x4"]),
@@ -195,3 +211,5 @@ def test_keys() -> None:
     assert keys_of(pa.array(raw)).to_pylist() == keys
     assert keys_of(pa.array(raw).slice(2, 3)).to_pylist() == keys[2:5]
     assert keys_of(pa.array([], pa.binary())).to_pylist() == []
+    assert keys_of(pa.array([b"\x1f", b"a", b"~", b"\x7f"]).slice(1, 2)).to_pylist() == ["a", "~"]
+    assert keys_of(pa.array([b"\x1f", b"\x7f"])).to_pylist() == ["0x1f", "0x7f"]

@@ -5,7 +5,7 @@ import pytest
 from hopline.capture.filter import parse_filter
 from hopline.capture.tables import DEFAULT_COLUMNS, MESSAGES, REJECTS
 from hopline.errors import InputError
-from hopline.spark.options import SHARE_BYTES, Options, SinkOptions, read_options, read_sink_options
+from hopline.spark.options import Options, SinkOptions, read_options, read_sink_options
 
 
 def read(**given: str) -> Options:
@@ -16,7 +16,7 @@ def test_a_path_is_enough():
     options = read()
     assert options == Options(path="captures")
     assert options.columns == DEFAULT_COLUMNS
-    assert options.share_bytes == SHARE_BYTES
+    assert options.share_bytes is None
     assert options.table == MESSAGES
 
 

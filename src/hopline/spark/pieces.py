@@ -47,8 +47,9 @@ _FILE_COST: Final = 64 * 1024
 _SLACK: Final = 1.5
 """A segment is cut, and a share is full, when it is so many shares large: better one large task than a tiny one more."""
 
-ROWS_AT_ONCE: Final = 16 * 1024
-"""Rows that are decoded at once. Fewer, and the cost of calls shows: a tenth with 4096 rows. More, and only memory grows."""
+ROWS_AT_ONCE: Final = 32 * 1024
+"""Rows that are decoded at once. Fewer, and the cost of calls shows: a tenth with 4096 rows, and a twentieth with 16 384, if
+rows are wide. For that a worker takes some 420 MiB instead of 330."""
 
 NOT_FOUND: Final = "CAPTURE_NOT_FOUND"
 """The problem that a segment was deleted before it was read."""

@@ -88,7 +88,7 @@ REJECT_SCHEMA: Final = pa.schema(
 )
 """A row per frame list that is no message: where it stood in the input, and what the row codec's DecodeError says."""
 
-_BLOCK: Final = 16 * 1024
+_BLOCK: Final = 32 * 1024
 """Rows that are worked on at once: as many as Spark's readers bring, for the columns of several blocks are copied once more.
 Measured."""
 

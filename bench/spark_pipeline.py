@@ -362,7 +362,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_pipeline", description=__doc__)
     parser.add_argument("--messages", type=int, default=MESSAGES, help="for ratios; 0 leaves them out")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--scale", default=SCALE, help="millions of messages of whole runs, with commas between")
+    parser.add_argument("--scale", default=SCALE, help="millions of messages of whole runs, by commas; 0 leaves them out")
     parser.add_argument("--shapes", type=float, default=1, help="millions of messages of odd runs; 0 leaves them out")
     parser.add_argument("--captures", type=Path, help="a folder in which captures are kept for the next time")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE} and {SIZING}, and the plot beside")
@@ -378,7 +378,7 @@ def main() -> int:
                 asked = (folder / "ratios", options.messages, options.rounds)
                 lines, is_missed = pool.submit(measure_ratios, *asked).result()
             report("pipeline ratios", lines, PAGE if options.write else None)
-        if options.scale:
+        if options.scale != "0":
             measure_scaling(captures, options.scale, is_written=options.write)
         if options.shapes:
             measure_shapes(captures, round(options.shapes * _MILLION), is_written=options.write)

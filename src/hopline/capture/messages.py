@@ -2,8 +2,8 @@
 
 A record is frames and who saw them (`record.py`). Here the frames are decoded and each becomes one row: of `messages`, or of
 `rejects` if it is no message. What takes several sightings to know - the occurrence, the order of a scrambled trail - is
-not here. All of it is done on whole columns; only a fingerprint is made message by message, and a name that is not plain
-ASCII is looked at by itself, each distinct one once.
+not here. All of it is done on whole columns; only a fingerprint is made message by message, and a receiver, or a name that
+is not plain ASCII, is looked at by itself, each distinct one once.
 
 The command line and Spark both read captures through this file. It knows neither, and no files.
 """
@@ -117,8 +117,6 @@ def _are_plain(raw: pa.Array) -> bool:
 
 _KINDS: Final = {b"": "", HUB_PREFIX: "hub", ACTOR_PREFIX: "actor"}
 """The kinds of receivers, by their first byte."""
-
-_KINDS_WITH_PREFIX: Final = ("hub", "actor")
 
 _NO_REJECTS: Final = pa.RecordBatch.from_pylist([], REJECTS)
 
@@ -327,7 +325,7 @@ def _receiver_keys(receivers: pa.Array) -> pa.Array:
 
 def _receiver_key(receiver: bytes) -> str:
     kind = _receiver_kind(receiver)
-    return f"{kind}:{key_of(receiver[1:])}" if kind in _KINDS_WITH_PREFIX else key_of(receiver)
+    return f"{kind}:{key_of(receiver[1:])}" if kind in ("hub", "actor") else key_of(receiver)
 
 
 def _addressing(messages: pa.RecordBatch, kinds: pa.Array) -> pa.Array:

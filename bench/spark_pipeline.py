@@ -378,7 +378,7 @@ def main() -> int:
                 asked = (folder / "ratios", options.messages, options.rounds)
                 lines, is_missed = pool.submit(measure_ratios, *asked).result()
             report("pipeline ratios", lines, PAGE if options.write else None)
-        if options.scale != "0":
+        if options.scale not in ("", "0"):
             measure_scaling(captures, options.scale, is_written=options.write)
         if options.shapes:
             measure_shapes(captures, round(options.shapes * _MILLION), is_written=options.write)

@@ -63,6 +63,14 @@ def test_a_cut_leaves_no_byte_out_and_takes_none_twice(tmp_path):
     assert all(before.stop == after.start for before, after in pairwise(pieces))
 
 
+@pytest.mark.parametrize(("cores", "count"), [(1, 8), (2, 8), (16, 16), (64, 16)])
+def test_by_default_shares_are_large_unless_cores_would_have_nothing_to_do(tmp_path, monkeypatch, cores, count):
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    make_segment(tmp_path, BATCHES)
+    (segment,) = open_capture(str(tmp_path)).segments()
+    assert len(shares([Stretch(segment, 0, 1 << 30)])) == count
+
+
 def test_small_segments_are_put_together_and_keep_their_order(tmp_path):
     for number in range(1, 301):
         make_segment(tmp_path, [records(1, 2)], number=number)

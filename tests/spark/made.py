@@ -16,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from hopline.capture import open_capture
 from hopline.security import Domain
 from hopline.spark import callbacks, expiries, hops, messages, signatures
+from hopline.spark.keeping import Keep, in_memory, on_disk
 from hopline.spark.nodes import Nodes, find_nodes
+from hopline.spark.run import FOR_LITTLE
 from tests.spark.generator import DOMAINS
 from tests.spark.stories import World
 from tests.spark.sums import Sums
@@ -36,8 +38,9 @@ TIMES = {
 }
 TIMES |= {"minute", "hour"}
 
+PARTS = "spark.sql.shuffle.partitions"
 FOR_MUCH = {
-    "spark.sql.shuffle.partitions": "4",
+    PARTS: "4",
     "spark.sql.files.minPartitionNum": "2",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
@@ -66,7 +69,7 @@ class Tables:
 
     @cached_property
     def messages(self) -> DataFrame:
-        return self.keep("messages", messages.finish(self.sightings))
+        return self._write("messages", messages.finish(self.sightings))
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -95,11 +98,16 @@ class Tables:
         tables.messages = messages
         return tables
 
-    def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """On disk, as a pipeline keeps them: so each test plans its own part, and not all that came before."""
-        path = str(_new_folder(name, self._place) / "rows")
-        rows.write.parquet(path)
-        return self.spark.read.parquet(path)
+    @cached_property
+    def keep(self) -> Keep:
+        """As a pipeline keeps them, which has files for much: so each test plans its own part, and not all that came before."""
+        if self.spark.conf.get(PARTS) == FOR_LITTLE[PARTS]:
+            return in_memory
+        return self._write
+
+    @property
+    def _write(self) -> Keep:
+        return on_disk(lambda name: str(self._place / name), "lz4")
 
 
 class Made(Tables):

@@ -100,7 +100,7 @@ class Tables:
 
     @cached_property
     def keep(self) -> Keep:
-        """As a pipeline keeps them, which has files for much: so each test plans its own part, and not all that came before."""
+        """As a pipeline keeps them, with files for much: so each test plans its own part, and not all that came before."""
         if self.spark.conf.get(PARTS) == FOR_LITTLE[PARTS]:
             return in_memory
         return self._write

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as sf
 
-from hopline.spark import callbacks
+from hopline.spark import callbacks, messages
+from hopline.spark.keeping import in_memory
 from hopline.spark.tables import CALLBACKS
 from tests.spark import reference as real
 from tests.spark.generator import MS
@@ -84,3 +85,11 @@ def test_a_receipt_answers_only_who_asked_for_one(spark, reference):
     confirmed = found.where("response_identity_key = 'KINO.RCPTCONFIRM'")
     asks = sf.array_contains("callback_points.identity_key", "KINO.RCPTCONFIRM")
     assert confirmed.count() == confirmed.where(asks).count() == found.where(asks).count() > 0
+
+
+def test_messages_may_be_in_memory_as_well_as_what_is_kept(spark):
+    """As those of a batch of a stream are, or those that somebody has checkpointed."""
+    world = made(spark)
+    rows = messages.finish(world.sightings).localCheckpoint()
+    found = callbacks.find_answers(rows, callbacks.read_errors(world.sightings), in_memory)
+    assert_same(callbacks.callbacks(found), world.truth.callbacks())

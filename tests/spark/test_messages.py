@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 from hopline.spark import messages, trails
 from hopline.spark.repeated import repeated, sift
 from hopline.spark.tables import MESSAGES
-from hopline.wire import RoutingEntry, encode
+from hopline.wire import Distribution, RoutingEntry, encode
 from tests.spark.generator import Network, Node, Parcel
 from tests.spark.made import Made, assert_same, made, rows_of
 from tests.spark.stories import ZEROS, World
@@ -81,10 +81,12 @@ class Trails:
         self.nodes = {name: self.world.network.add(Node(name, "reference", "v5")) for name in ("p", "q", "r", "s")}
         self.flow = b"one flow"
 
-    def see(self, node: str, tap: str, trail: str, *, format: str = "v5", flow: bytes | None = None) -> None:
+    def see(self, node: str, tap: str, trail: str, *, format: str = "v5", flow: bytes | None = None, peers: int = 0) -> None:
+        """One that was sent to one node; or the copy for the last of several peers of a reference broadcast."""
         entries = tuple(RoutingEntry(f"tcp://{name}:1", f"{name}-id".encode()) for name in trail)
         message = self.world.message(b"NEWS", correlation_id=self.flow if flow is None else flow)
-        message = msgspec.structs.replace(message, hops=1, routing=entries)
+        sent = {"hops": peers, "distribution": Distribution.BROADCAST} if peers else {"hops": 1}
+        message = msgspec.structs.replace(message, routing=entries, **sent)
         variant = "int32-stamp" if format == "v5" else ""
         parcel = Parcel(message, entries, self.nodes[node], 0)
         frames = encode(message, format, variant or None)
@@ -123,8 +125,23 @@ def test_a_trail_that_was_reversed_is_restored_and_one_that_was_not_is_exact(spa
 def test_entries_that_repeat_a_neighbour_come_from_a_broadcast_and_stay_beside_it(spark):
     trails = Trails()
     trails.see("q", "scaleout_in", "p")
-    trails.see("q", "scaleout_out", "pqqq")
+    trails.see("q", "scaleout_out", "pqqq", peers=3)
     assert trails.orders(spark) == [("pqqq", "exact")]
+
+
+def test_two_nodes_that_talk_with_each_other_repeat_nobody(spark):
+    """Both of them reference nodes, or none."""
+    trails = Trails()
+    for flow, sent in ((b"reversed", ("p", "pq", "qpp", "ppqq")), (b"as it was", ("p", "pq", "pqp", "pqpq"))):
+        for number, trail in enumerate(sent):
+            trails.see("pq"[number % 2], "scaleout_out", trail, flow=flow)
+            trails.see("qp"[number % 2], "scaleout_in", trail, flow=flow)
+    assert trails.orders(spark) == [
+        *[("pqp", "restored")] * 2,
+        *[("pqpq", "restored")] * 2,
+        *[("pqp", "exact")] * 2,
+        *[("pqpq", "exact")] * 2,
+    ]
 
 
 def test_a_trail_that_fits_no_other_sighting_is_only_a_set(spark):

@@ -1,26 +1,22 @@
 """Trails put back in order, as far as other sightings of the same flow show what happened to them.
 
-Theory. A node that sends a message on appends itself to the trail. Reference nodes that read v3, v4 or v5 hand the trail on
-in reverse; Hopline's do not, and v6 is never reversed. So the last entry always is who sent the message; of the rest, the
-one before is either at the right end or at the left end, depending on what the sender did when it had read it. And so on:
-
-    on the wire   C A B D        D sent it. Had D reversed what it read, C is the one before it, else B is.
-    pairs known   C -> D         so it is C, and A B is left, with C as the last: B -> C, then A
-
-Which of the two ends is the right one, the flow's other sightings tell: a message that came to a node names in its last
-entry who sent it there. With such a pair for each step the order is certain: `exact` if it is that of the wire, else
-`restored`. If a node's predecessors are known and neither end is among them, the trail fits no order: `set`. In all other
-cases it is `ambiguous`, and left as it was. An entry that repeats its neighbour comes from a reference broadcast, which
-appends once a peer; it is taken first.
+Reference nodes that read v3, v4 or v5 hand a trail on in reverse. How its order is found again is a rule of flows
+(`hopline.flow.order`): by who was seen to send to whom. Here these pairs are collected, by flow: a message that came to a
+node names in its last entry who sent it there, and a broadcast whose last entries are the same says that its sender repeats
+itself.
 
 Only trails of three and more entries can be out of order, and only where a flow was sent by v3, v4 or v5 with so many. For
 all others nothing is joined. This file knows no occurrence and no other table.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+
+from hopline.flow.order import find_order
 
 OLD_FORMATS: Final = ("v3", "v4", "v5")
 """The formats that reference nodes read in reverse."""
@@ -31,8 +27,10 @@ NO_FLOWS: Final = ("", "00000000-0000-0000-0000-000000000000")
 SHORTEST: Final = 3
 """Entries from which on a trail can be out of order."""
 
-MOST_PAIRS: Final = 4096
+MOST_PAIRS: Final = 1024
 """Pairs of nodes of one flow that are looked at: a flow over more nodes than that stays ambiguous, and does no harm."""
+
+_READ: Final = "message_uid binary, event_id string, hops int, order string, places array<int>"
 
 
 def is_flow(correlation_key: str = "correlation_key") -> Column:
@@ -48,7 +46,7 @@ def restore(messages: DataFrame, seen: DataFrame) -> DataFrame:
     Args:
         messages: sightings with the columns of `messages`.
         seen: what is known of their flows: at least these sightings, perhaps read with fewer columns: event_id,
-            message_uid, correlation_key, node_key, tap, format, hops and trail.
+            message_uid, correlation_key, node_key, tap, format, distribution, hops and trail.
     """
     is_doubtful = (sf.size("trail") >= SHORTEST) & sf.col("format").isin(*OLD_FORMATS)
     unread = sf.when(is_doubtful, "ambiguous").otherwise("exact")
@@ -97,25 +95,35 @@ def _read(seen: DataFrame) -> DataFrame:
 
     They are few, and only they are looked at one by one.
     """
-    known = _pairs(seen)
-    rows = seen.where((sf.size("trail") >= SHORTEST) & is_flow())
-    rows = rows.select("message_uid", "event_id", "correlation_key", "hops", "trail")
-    rows = rows.join(known, "correlation_key").withColumn("read", _ordered(sf.col("trail"), sf.col("pairs")))
-    places, verdict = sf.col("read.places"), sf.col("read.verdict")
-    order = sf.when(verdict != "known", verdict).when(places == _wire_order(sf.col("trail")), "exact").otherwise("restored")
-    rows = rows.select("message_uid", "event_id", "hops", order.alias("_order"), _in_order(places).alias("trail"))
+    rows = seen.where((sf.size("trail") >= SHORTEST) & is_flow()).join(_pairs(seen), "correlation_key")
+    rows = rows.select("message_uid", "event_id", "hops", "trail", sf.col("trail.node_key").alias("nodes"), "pairs")
+    entries = sf.transform("places", lambda place: sf.col("trail")[place])
+    rows = rows.mapInArrow(_find_orders, f"{_READ}, trail {rows.schema['trail'].dataType.simpleString()}")
+    rows = rows.select("message_uid", "event_id", "hops", "order", entries.alias("trail"))
     return rows.select(
         sf.col("message_uid").alias("_uid"),
         sf.col("event_id").alias("_event_id"),
-        "_order",
+        sf.col("order").alias("_order"),
         sf.col("trail").alias("_trail"),
         sf.get(sf.col("trail.node_key"), inherited_size()).alias("_origin_key"),
         sf.slice(sf.col("trail.node_key"), sf.lit(1), inherited_size()).alias("_parent_trail"),
     )
 
 
-def _in_order(places: Column) -> Column:
-    return sf.transform(places, lambda place: sf.col("trail")[place])
+def _find_orders(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = []
+        for nodes, pairs in zip(batch["nodes"].to_pylist(), batch["pairs"].to_pylist(), strict=True):
+            senders: dict[str, set[str]] = {}
+            for pair in pairs:
+                senders.setdefault(pair["receiver"], set()).add(pair["sender"])
+            found.append(find_order(nodes, senders))
+        orders = pa.array([order.verdict for order in found], pa.string())
+        places = pa.array([order.places for order in found], pa.list_(pa.int32()))
+        kept = [batch["message_uid"], batch["event_id"], batch["hops"]]
+        yield pa.RecordBatch.from_arrays(
+            [*kept, orders, places, batch["trail"]], ["message_uid", "event_id", "hops", "order", "places", "trail"]
+        )
 
 
 def inherited_size(trail: str = "trail") -> Column:
@@ -134,6 +142,10 @@ def _pairs(seen: DataFrame) -> DataFrame:
     nodes = sf.col("trail.node_key")
     last = sf.try_element_at(nodes, sf.lit(-1))
     came = sf.col("tap").isin("scaleout_in", "wire_in")
+    # As a reference broadcast does it: one hop and one entry of its sender for each peer before.
+    is_repeated = (
+        (sf.col("distribution") == "broadcast") & (sf.col("hops") > 1) & (sf.try_element_at(nodes, sf.lit(-2)) == last)
+    )
     rows = seen.where(
         sf.col("format").isin(*OLD_FORMATS)
         & sf.col("tap").isin("scaleout_in", "wire_in", "scaleout_out", "wire_out")
@@ -150,6 +162,7 @@ def _pairs(seen: DataFrame) -> DataFrame:
                 sf.struct(sf.get(nodes, sf.lit(0)).alias("sender"), sf.get(nodes, sf.lit(1)).alias("receiver")),
             )
         ).alias("short"),
+        sf.collect_set(sf.when(is_repeated, sf.struct(last.alias("sender"), last.alias("receiver")))).alias("repeated"),
     )
     # A node of an imported capture has a name and an identity; what it sent itself tells which belong together.
     names = sf.flatten(
@@ -168,47 +181,5 @@ def _pairs(seen: DataFrame) -> DataFrame:
             ),
         )
     )
-    pairs = sf.slice(sf.array_distinct(sf.concat(names, sf.col("short"))), 1, MOST_PAIRS)
+    pairs = sf.slice(sf.array_distinct(sf.concat(names, sf.col("short"), sf.col("repeated"))), 1, MOST_PAIRS)
     return facts.where(sf.col("longest") >= SHORTEST).select("correlation_key", pairs.alias("pairs"))
-
-
-def _wire_order(trail: Column) -> Column:
-    return sf.sequence(sf.lit(0), sf.size(trail) - 1)
-
-
-def _ordered(trail: Column, pairs: Column) -> Column:
-    """Walk a trail from its end to its beginning: the places in true order, and whether each step was known."""
-    last = sf.size(trail) - 1
-    start = sf.struct(
-        sf.lit(0).alias("low"),
-        (last - 1).alias("high"),
-        sf.array(last).alias("places"),
-        sf.lit("known").alias("verdict"),
-    )
-    walked = sf.aggregate(sf.sequence(sf.lit(1), last), start, lambda state, _: _step(state, trail, pairs))
-    return sf.struct(walked["places"].alias("places"), walked["verdict"].alias("verdict"))
-
-
-def _step(state: Column, trail: Column, pairs: Column) -> Column:
-    low, high, places = state["low"], state["high"], state["places"]
-    current, left, right = trail[places[0]]["node_key"], trail[low]["node_key"], trail[high]["node_key"]
-
-    def is_pair(sender: Column) -> Column:
-        return sf.exists(pairs, lambda pair: (pair["sender"] == sender) & (pair["receiver"] == current))
-
-    has_any = sf.exists(pairs, lambda pair: pair["receiver"] == current)
-    takes_right = (low == high) | (right == current) | ((left != current) & is_pair(right) & ~is_pair(left))
-    takes_left = (left == current) | (is_pair(left) & ~is_pair(right))
-    verdict = (
-        sf.when(state["verdict"] != "known", state["verdict"])
-        .when(takes_right | takes_left, "known")
-        .when(has_any & ~is_pair(left) & ~is_pair(right), "set")
-        .otherwise("ambiguous")
-    )
-    takes_left = ~takes_right & takes_left
-    return sf.struct(
-        sf.when(takes_left, low + 1).otherwise(low).alias("low"),
-        sf.when(takes_left, high).otherwise(high - 1).alias("high"),
-        sf.concat(sf.array(sf.when(takes_left, low).otherwise(high)), places).alias("places"),
-        verdict.alias("verdict"),
-    )

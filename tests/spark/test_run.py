@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from hopline.capture.writer import CaptureWriter
 from hopline.errors import CaptureError, SparkError, TablesError
@@ -187,8 +188,10 @@ def test_what_was_left_out_is_made_up_for(pipeline, tmp_path):
     assert summary.tables["callbacks"].written == 0
     assert files_of(tmp_path / "t" / "messages") == messages
     tell(tmp_path / "c", b"two")
-    pipeline(tmp_path / "c", tmp_path / "t", only=only).run()
+    behind = pipeline(tmp_path / "c", tmp_path / "t", only=only).run()
     assert len(rows_of(tmp_path / "t", "hops")) == 2  # as it was, and known to be out of date
+    hops = behind.tables["hops"]
+    assert (hops.rows, hops.empty, hops.is_behind) == (2, None, True)
     assert pipeline(tmp_path / "c", tmp_path / "t", only=only | {"hops"}).run().tables["hops"].rows == 4
 
 
@@ -278,6 +281,19 @@ def test_a_job_that_failed_says_why(spark, tmp_path):
     with pytest.raises(SparkError, match=r"^a Spark job failed: \S+Exception: Parent path is not a directory: ") as caught:
         Pipeline(str(tmp_path / "c"), str(tmp_path / "t"), session=in_the_way).run()
     assert caught.value.code == "SPARK_JOB_FAILED"
+
+
+def test_a_full_disk_is_said_in_one_line_with_where_it_is(tmp_path):
+    tell(tmp_path / "c", b"one")
+
+    def full(_settings):
+        raise PySparkException("An error occurred.\n: a.B: broken\nCaused by: a.C: No space left on device")
+
+    with pytest.raises(TablesError) as caught:
+        Pipeline(str(tmp_path / "c"), str(tmp_path / "t"), session=full).run()
+    assert caught.value.code == "TABLES_CANNOT_WRITE"
+    assert str(tmp_path / "t") in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # --- days -------------------------------------------------------------------------------------------------------------

@@ -244,8 +244,11 @@ def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None,
     from hopline.capture import open_capture
     from hopline.spark.master import check_master
     from hopline.spark.run import Pipeline
+    from hopline.spark.warehouse import OWN
 
     open_capture(captures).segments()  # that it is not there, or was not imported yet, is the first thing to say
+    if (Path(captures) / OWN).is_dir():
+        raise usage_error(f"{captures} is a folder of tables, and no capture: was it meant the other way round?")
     if master is not None:
         check_master(master)  # also if nothing is new, and Spark is not started: a mistake is one every time
     if "://" not in captures and Path(captures).resolve() == Path(tables).resolve():
@@ -391,7 +394,8 @@ def _show(console: "Console", answer: dict[str, Any]) -> None:
         table.add_column(title, justify="right")
     table.add_column("")
     for name, made in answer["tables"].items():
-        table.add_row(name, str(made["written"]), str(made["rows"]), Text(reasons.get(name, ""), style="yellow"))
+        said = "not up to date: it was left out by --only" if made["is_behind"] else reasons.get(name, "")
+        table.add_row(name, str(made["written"]), str(made["rows"]), Text(said, style="yellow"))
     console.print(table)
 
 

@@ -65,11 +65,15 @@ _NEW, _BODIES, _VERDICTS = "sightings", "bodies", "verdicts"
 
 
 class TableSummary(msgspec.Struct, frozen=True):
-    """What became of a table: rows written now, rows it has, and why it is empty if it is."""
+    """What became of a table: rows written now, rows it has, and why it is empty if it is.
+
+    One that `is_behind` was made before, and is as it was then: it has been left out since.
+    """
 
     written: int
     rows: int
     empty: str | None = None
+    is_behind: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -359,9 +363,11 @@ class Batch:
         rejected = sum(self._made.get(REJECTS.name, {}).values())
         found = Found(self._news.known, rejected, is_bounded=self._is_bounded)
         for name in NAMES:
+            is_left_out = name not in self._only
             rows = sum(self._made.get(name, {}).values())
-            reason = None if rows else empty_reason(name, messages, found, is_left_out=name not in self._only)
-            tables[name] = TableSummary(self._written.get(name, 0), rows, reason)
+            there = shelves.rows_in(self._disk, name) if is_left_out else rows
+            reason = None if there else empty_reason(name, messages, found, is_left_out=is_left_out)
+            tables[name] = TableSummary(self._written.get(name, 0), there, reason, is_behind=there > rows)
         return Summary(
             run=self._id if changed else self._state.run,
             mode=self._mode,

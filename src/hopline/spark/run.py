@@ -10,6 +10,8 @@ known to the driver; rows never come to it. Spark is asked for only when there i
 This file knows the order of things. It knows no rule of any table, no terminal and no key.
 """
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +29,9 @@ from hopline.spark.reasons import reason_of
 from hopline.spark.state import State, Terms
 from hopline.spark.warehouse import OnStep, Warehouse, no_step
 from hopline.wire import TtlUnit
+
+_IS_FULL: Final = os.strerror(errno.ENOSPC)
+"""What the system says, and Java and Python after it."""
 
 OnProgress = Callable[[str], None]
 """Is told what is being done, in a few words."""
@@ -209,7 +214,7 @@ class Pipeline:
         )
         if state is not None and not news.work and not batch.owed:
             return batch.summary(changed=False)
-        with _as_spark_error():
+        with self._as_our_error():
             return batch.make(lambda: self._spark(mode, news.size, rows), self._asked.domains, self._on_progress)
 
     def _spark(self, mode: str, size: int, rows: int) -> SparkSession:
@@ -224,10 +229,13 @@ class Pipeline:
             self._own.conf.set(name, value)
         return self._own
 
-
-@contextmanager
-def _as_spark_error() -> Iterator[None]:
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise SparkError("SPARK_JOB_FAILED", f"a Spark job failed: {reason_of(error)}") from error
+    @contextmanager
+    def _as_our_error(self) -> Iterator[None]:
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            reason = reason_of(error)
+            if _IS_FULL in reason:
+                where = f"{self.warehouse.disk}, or to where Spark keeps its own files (spark.local.dir)"
+                raise TablesError("TABLES_CANNOT_WRITE", f"cannot write to {where}: {_IS_FULL}") from error
+            raise SparkError("SPARK_JOB_FAILED", f"a Spark job failed: {reason}") from error

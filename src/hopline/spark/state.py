@@ -102,7 +102,9 @@ def read_state(data: bytes) -> State:
     try:
         state = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TablesError("TABLES_BAD_STATE", f"the state of the tables cannot be read: {error}") from None
+        reason = f"the state of the tables, _hopline/state.json, cannot be read: {error}"
+        advice = "restore the folder _hopline from a copy, or make the tables anew in another folder"
+        raise TablesError("TABLES_BAD_STATE", f"{reason}: {advice}") from None
     if state.version > VERSION:
         reason = f"the tables are of version {state.version}, and {VERSION} is the last one known here"
         raise TablesError("TABLES_BAD_STATE", reason)

@@ -88,6 +88,13 @@ def test_json_lines_are_to_be_imported_first(here, folders, tmp_path, command):
     assert not (tmp_path / "tables").exists()
 
 
+def test_tables_are_no_capture(here, folders, tmp_path):
+    here("pipeline", "run", *folders)
+    result = here("pipeline", "run", folders[1], str(tmp_path / "more"))
+    assert (result.code, result.lines) == (2, [])
+    assert "is a folder of tables, and no capture" in result.errors
+
+
 def test_tables_need_a_folder_of_their_own(here, folders, tmp_path):
     assert here("pipeline", "run", folders[0], folders[0]).code == 2
     (tmp_path / "thesis").mkdir()
@@ -120,6 +127,8 @@ def test_what_goes_wrong_later_is_a_failed_run(here, folders, tmp_path):
     result = here("pipeline", "run", *folders)
     assert result.code == 1
     assert result.errors.startswith("hopline: TABLES_BAD_STATE: ")
+    assert "state.json" in result.errors
+    assert "restore the folder _hopline from a copy" in result.errors
 
 
 def test_an_empty_capture(here, folders):
@@ -162,14 +171,16 @@ def shown(answer, show=_show):
 
 def test_to_a_person():
     tables = {
-        "messages": {"written": 1719, "rows": 2000, "empty": None},
-        "expiries": {"written": 0, "rows": 0, "empty": "no message has a TTL"},
+        "messages": {"written": 1719, "rows": 2000, "empty": None, "is_behind": False},
+        "hops": {"written": 0, "rows": 317, "empty": None, "is_behind": True},
+        "expiries": {"written": 0, "rows": 0, "empty": "no message has a TTL", "is_behind": False},
     }
     answer = {"changed": True, "read": 1720, "rejected": 1, "segments": 1, "seconds": 21.34, "tables": tables}
     assert shown(answer) == [
         "1720 records read of 1 segment in 21.3 s, 1 of them no messages (see rejects)",
         "table written rows",
         "messages 1719 2000",
+        "hops 0 317 not up to date: it was left out by --only",
         "expiries 0 0 no message has a TTL",
     ]
     assert shown(answer | {"changed": False})[0] == "nothing new; the tables are as they were"
@@ -208,7 +219,7 @@ def test_a_segment_that_stops_before_its_end_is_named_also_if_nothing_is_new(her
 
 
 def test_one_reason_for_all_tables_is_said_once():
-    nothing = {"written": 0, "rows": 0, "empty": "the capture has no segments"}
+    nothing = {"written": 0, "rows": 0, "empty": "the capture has no segments", "is_behind": False}
     tables = {"messages": nothing, "flows": nothing}
     answer = {"changed": True, "read": 0, "rejected": 0, "segments": 0, "seconds": 0.0, "tables": tables}
     assert shown(answer) == [

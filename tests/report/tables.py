@@ -152,6 +152,30 @@ class Shop:
             }
         )
 
+    def tell(self, ms, left_ms, took_ms, *, identity="STOCK.COUNT", **more):
+        """A message to the store that nobody waits for. It stays in the shop until `left_ms`."""
+        self.flows += 1
+        flow, uid = f"flow-{self.flows:04}", self.flows.to_bytes(16)
+        self.see(ms, "shop", "hub_out", identity, flow, encoded=False)
+        self.move(ms + left_ms, took_ms, "shop", "store", identity, flow, uid, **more)
+        self.rows["flows"].append(
+            {
+                "correlation_key": flow,
+                "started_at": at(ms),
+                "ended_at": at(ms + left_ms + took_ms),
+                "duration_ms": float(left_ms + took_ms),
+                "root_identity_key": identity,
+                "root_node_key": "shop",
+                "messages": 1,
+                "sightings": 3,
+                "nodes": 2,
+                "errors": 0,
+                "expired": 0,
+                "completeness": 1.0,
+            }
+        )
+        return flow
+
     def ask(
         self,
         ms,

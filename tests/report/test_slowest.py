@@ -5,7 +5,7 @@ import pytest
 from hopline.report.making import make_report
 from hopline.report.read.facts import read_facts
 from tests.report.page import text_of
-from tests.report.tables import START, Shop, write_tables
+from tests.report.tables import START, Shop, at, write_tables
 
 
 @pytest.fixture
@@ -106,3 +106,58 @@ def test_how_it_is_said(tmp_path, times, sentence):
         made.ask(0.0, took_ms)
     make_report(write_tables(tmp_path / "tables", made.rows), tmp_path / "r.html", title="Orders", top=8)
     assert sentence in text_of(tmp_path / "r.html")["flows"]
+
+
+# --- where a chart begins ---------------------------------------------------------------------------------------------
+
+
+def times(flow):
+    return [(step.source, step.target, step.begin_ms, step.end_ms) for step in flow.steps]
+
+
+def test_a_message_is_drawn_when_it_left_and_before_that_inside(tmp_path):
+    made = Shop()
+    made.tell(100.0, 504.25, 2.5)
+    (flow,) = drawn(made.rows, tmp_path, 3)
+    assert times(flow) == [("shop", "shop", 0.0, 504.25), ("shop", "store", 504.25, 506.75)]
+    assert (flow.duration_ms, flow.raw_ms) == (506.75, None)
+    make_report(tmp_path / "tables", tmp_path / "r.html", title="Orders", top=3)
+    said = text_of(tmp_path / "r.html")["flows"]
+    assert "inside shop 0 ms to 504 ms 504 ms" in said
+    assert "shop → store 504 ms to 507 ms 2.5 ms" in said
+
+
+def test_a_message_that_left_at_once_was_not_inside_for_long(tmp_path):
+    made = Shop()
+    made.tell(0.0, 0.5, 99.5)
+    (flow,) = drawn(made.rows, tmp_path, 3)
+    assert times(flow) == [("shop", "store", 0.5, 100.0)]
+
+
+def test_what_came_before_a_sending_that_nobody_saw_is_not_said(tmp_path):
+    made = Shop()
+    made.tell(0.0, 504.0, 2.0, sent_at=None, latency_ms=None)
+    (flow,) = drawn(made.rows, tmp_path, 3)
+    assert times(flow) == [("shop", "store", None, 506.0)]
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000.0, -100.0])
+def test_it_begins_by_the_clock_of_who_began_it(tmp_path, ahead_ms):
+    """The store's clock is an hour ahead, or behind by less than the message was in the shop."""
+    made = Shop()
+    made.tell(0.0, 504.0, 2.0, received_at=at(506.0 + ahead_ms), latency_ms=2.0 + ahead_ms, skew_ms=ahead_ms)
+    made.rows["flows"][0]["duration_ms"] += ahead_ms
+    (flow,) = drawn(made.rows, tmp_path, 3)
+    assert times(flow) == [("shop", "shop", 0.0, 504.0), ("shop", "store", 504.0, 506.0)]
+    assert flow.duration_ms == 506.0
+
+
+def test_unless_another_clock_was_behind_that(tmp_path):
+    """Then `started_at` is when the store got it, by its clock, and how long it was in the shop is in no row."""
+    made = Shop()
+    came = at(506.0 - 3_600_000.0)
+    made.tell(0.0, 504.0, 2.0, received_at=came, latency_ms=2.0 - 3_600_000.0, skew_ms=-3_600_000.0)
+    made.rows["flows"][0] |= {"started_at": came, "duration_ms": 3_600_000.0 - 2.0}
+    (flow,) = drawn(made.rows, tmp_path, 3)
+    assert times(flow) == [("shop", "store", 0.0, 2.0)]
+    assert flow.duration_ms == 2.0

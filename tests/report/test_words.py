@@ -117,6 +117,16 @@ def test_of_what_was_not_seen_to_arrive_no_more_is_said(said, unseen):
     assert ("nothing was captured, or nothing after its time was over." in found) == bool(unseen)
 
 
+def test_too_late_on_one_way_is_not_too_late_in_all(said):
+    """It took 2 ms of its 200 from node to node, after 504 in the shop: `expiries` has it as late, and `edges` has not."""
+    made = Shop()
+    made.tell(0.0, 504.0, 2.0)
+    made.rows["expiries"] = [{"hour": START, "identity_key": "STOCK.COUNT", "ttl_ms": 200.0, "sent": 1, "late": 1}]
+    found = said(made.rows)
+    assert "Of 1 message with a time to live 1 arrived too late." in found["found"]
+    assert "too late on that way alone (time to live counts from the first sighting)." in found["services"]
+
+
 # --- small words ------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 Each sentence has a grade and leads to the section that shows it. They say what is, and not whose fault it is.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,18 @@ from hopline.report.read.facts import Facts
 from hopline.report.show.words import count, duration, share, short
 
 Grade = Literal["good", "note", "bad"]
+
+_SHOWN: Final = {
+    "messages": "traffic",
+    "rejects": "rejects",
+    "hops": "latency",
+    "callbacks": "answers",
+    "flows": "flows",
+    "edges": "services",
+    "expiries": "expiries",
+    "signatures": "signatures",
+}
+"""The section of each table that something is found in."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -26,11 +38,14 @@ def findings(facts: Facts) -> list[Finding]:
     """What was found, what is grave first."""
     found = [
         *_answers(facts),
+        *_flows(facts),
         *_losses(facts),
-        *_of_hours(facts, [*_expiries(facts), *_signatures(facts)]),
+        *_of_whole("hours", facts, [*_expiries(facts), *_signatures(facts)]),
+        *_of_whole("minutes", facts, _edges(facts)),
         *_rejects(facts),
         *_clocks(facts),
         *_speed(facts),
+        *_left_out(facts),
     ]
     order = {"bad": 0, "note": 1, "good": 2}
     return sorted(found, key=lambda finding: order[finding.grade]) or [Finding("note", "traffic", _nothing(facts))]
@@ -40,7 +55,24 @@ def _nothing(facts: Facts) -> str:
     if "messages" in facts.empty:
         reason = facts.empty["messages"]
         return f"There is nothing to tell: {reason}{'' if reason.endswith('?') else '.'}"
-    return "There is nothing to tell but the traffic itself: no other table was made, or has rows."
+    why = "" if _others(facts) else ": no other table was made, or has rows"
+    return f"There is nothing to tell but the traffic itself{why}."
+
+
+def _others(facts: Facts) -> list[str]:
+    """Tables with rows, but for the traffic itself."""
+    return [table for table in _SHOWN if table not in facts.empty and table != "messages"]
+
+
+def _left_out(facts: Facts) -> list[Finding]:
+    """What nothing can be found in, where something can in others: no news of it is not good news."""
+    lacking = [table for table in _SHOWN if table in facts.unknown]
+    if not lacking or not _others(facts):
+        return []
+    *first, last = lacking
+    named = f"tables {', '.join(first)} and {last} were" if first else f"table {last} was"
+    would = f"what {'they' if first else 'it'} would tell is missing here"
+    return [Finding("note", _SHOWN[lacking[0]], f"The {named} not made, or cannot be read: {would}.")]
 
 
 def _answers(facts: Facts) -> list[Finding]:
@@ -76,6 +108,41 @@ def _answers(facts: Facts) -> list[Finding]:
     return found
 
 
+def _flows(facts: Facts) -> list[Finding]:
+    """Failures, where no requests tell of them."""
+    failed, all_ = facts.flows.failed, facts.flows.count
+    if not failed or "callbacks" not in facts.unknown:
+        return []
+    return [
+        Finding("bad", "flows", f"In {count(failed, 'flow')} of {count(all_)} something failed ({share(failed, all_)}).")
+    ]
+
+
+def _edges(facts: Facts) -> list[Finding]:
+    """What edges tell, where the tables that tell it better are not there."""
+    links = facts.links.between("node")
+    texts = []
+    errors = sum(link.errors for link in links)
+    if errors and {"callbacks", "flows"} <= facts.unknown:
+        texts.append(f"{count(errors, 'message')} between nodes {'is a failure' if errors == 1 else 'are failures'}.")
+    waiting = sum(link.messages for link in facts.links.between("message") if link.target is None)
+    if waiting and "callbacks" in facts.unknown:
+        texts.append(f"{count(waiting, 'request')} got no answer.")
+    lost = sum(link.lost for link in links)
+    if lost and "hops" in facts.unknown:
+        they = "it" if lost == 1 else "they"
+        texts.append(
+            f"{count(lost, 'message')} got lost between nodes, system traffic left out: sent, and never seen where {they} "
+            "should be."
+        )
+    late = sum(link.expired for link in links)
+    if late and "expiries" in facts.unknown:
+        were, their = ("was", "its") if late == 1 else ("were", "their")
+        way = f"longer on {their} way from one node to the next than {their} time to live"
+        texts.append(f"{count(late, 'message')} {were} {way}.")
+    return [Finding("bad", "services", text) for text in texts]
+
+
 def _losses(facts: Facts) -> list[Finding]:
     if "hops" in facts.empty:
         return []
@@ -91,12 +158,12 @@ def _losses(facts: Facts) -> list[Finding]:
     return [Finding("bad", "losses", text)]
 
 
-def _of_hours(facts: Facts, found: list[Finding]) -> list[Finding]:
-    """Say of numbers that are kept by the hour what they are of, if some time was asked for."""
+def _of_whole(unit: Literal["hours", "minutes"], facts: Facts, found: list[Finding]) -> list[Finding]:
+    """Say of numbers that are kept by the hour or minute what they are of, if some time was asked for."""
     if not facts.since and not facts.until:
         return found
     return [
-        Finding(finding.grade, finding.section, f"{finding.text.removesuffix('.')} (of whole hours).") for finding in found
+        Finding(finding.grade, finding.section, f"{finding.text.removesuffix('.')} (of whole {unit}).") for finding in found
     ]
 
 

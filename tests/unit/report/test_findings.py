@@ -5,7 +5,7 @@ import pytest
 from hopline.report.findings import findings
 from hopline.report.read.facts import read_facts
 from hopline.report.show.page import SECTIONS
-from tests.report.tables import Shop, write_tables
+from tests.report.tables import START, Shop, write_tables
 
 
 def found(tmp_path, rows, **more):
@@ -109,6 +109,58 @@ def test_clocks_differ_by_what_was_found_and_maybe_more(tmp_path, others, rest):
 def test_what_nobody_looked_at_is_not_praised(tmp_path, rows):
     said = texts(found(tmp_path, rows, made=["messages"]))
     assert said == ["There is nothing to tell but the traffic itself: no other table was made, or has rows."]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            ("flows", "edges"),
+            [
+                "In 7 flows of 63 something failed (11 %).",
+                "4 requests got no answer.",
+                "3 messages got lost between nodes, system traffic left out: sent, and never seen where they should be.",
+                (
+                    "The tables hops, callbacks, expiries and signatures were not made, or cannot be read: "
+                    "what they would tell is missing here."
+                ),
+            ],
+        ),
+        (
+            ("edges", "hops", "callbacks", "flows", "signatures"),
+            ["The table expiries was not made, or cannot be read: what it would tell is missing here."],
+        ),
+        (
+            ("edges", "expiries", "signatures"),
+            ["7 messages between nodes are failures."],
+        ),
+    ],
+)
+def test_tables_of_which_some_were_not_made(tmp_path, rows, made, said):
+    found = texts(findings(read_facts(write_tables(tmp_path, rows, made=["messages", "rejects", *made]), top=3)))
+    assert set(said) <= set(found)
+    assert not any("nothing to tell" in text for text in found)
+
+
+@pytest.mark.parametrize(("made", "times"), [(("edges",), 1), (("edges", "expiries"), 0)])
+def test_what_was_too_late_on_one_way_is_told_if_nothing_else_tells_of_it(tmp_path, made, times):
+    shop = Shop()
+    shop.tell(0.0, 1.0, 2.0)
+    shop.rows["edges"][0]["expired"] = 1
+    said = texts(found(tmp_path, shop.rows, made=["messages", *made]))
+    assert said.count("1 message was longer on its way from one node to the next than its time to live.") == times
+
+
+def test_of_edges_whole_minutes_are_told(tmp_path, rows):
+    facts = read_facts(write_tables(tmp_path, rows, made=["messages", "edges"]), top=3, since=START)
+    assert any(text.endswith("where they should be (of whole minutes).") for text in texts(findings(facts)))
+
+
+def test_tables_that_say_nothing_of_interest(tmp_path):
+    shop = Shop()
+    shop.tell(0.0, 1.0, 2.0)
+    shop.rows["hops"] = []
+    assert texts(found(tmp_path, shop.rows)) == ["There is nothing to tell but the traffic itself."]
 
 
 def test_nothing_at_all(tmp_path):

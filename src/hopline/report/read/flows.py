@@ -26,6 +26,9 @@ from hopline.report.read.tables import Tables
 _MOST_STEPS: Final = 30
 """Steps of a flow that are drawn; of a giant flow the first ones."""
 
+_VISIBLE: Final = 0.01
+"""The share of a flow's time from which on what came before its first step is drawn: less cannot be seen."""
+
 _MOST_SENDERS: Final = 1_000
 """Messages of a flow whose senders are remembered."""
 
@@ -216,12 +219,14 @@ class _Drawing:
         self._waits: list[dict[str, Any]] = []
         self._count = 0
         self._first_ms, self._last_ms = float("inf"), float("-inf")
+        self._has_start = False
 
     def add_move(self, row: dict[str, Any]) -> None:
         begin = self._ms(row["sent_at"], row["from_node_key"])
         end = self._ms(row["received_at"], row["to_node_key"])
         if begin is not None and end is not None:
             end = max(begin, end)  # what is left of differing clocks: nothing arrives before it was sent
+        self._has_start |= self._row["started_at"] in (row["sent_at"], row["received_at"])
         kind, is_lost = row["kind"] or "network", bool(row["lost"])
         self._add(Step(kind, row["identity_key"], row["from_node_key"], row["to_node_key"], begin, end, is_lost))
         uid = row["message_uid"]
@@ -231,6 +236,7 @@ class _Drawing:
             )
 
     def add_wait(self, row: dict[str, Any]) -> None:
+        self._has_start |= self._row["started_at"] == row["requested_at"]
         if row["requested_at"] is not None and len(self._waits) < _MOST_STEPS:
             self._waits.append(row)
 
@@ -244,7 +250,7 @@ class _Drawing:
             self._add(Step(*about, begin, end, outcome=row["outcome"] or "", is_hearsay=is_hearsay))
         row, raw = self._row, self._row["duration_ms"] or 0.0
         ordered = sorted(self._steps, key=_order)[:_MOST_STEPS]
-        first = self._first_ms if ordered else 0.0
+        first = self._start_ms() if ordered else 0.0
         took = max(0.0, self._last_ms - first) if ordered and any(self._ahead.values()) else raw
         moves = [step for step in ordered if step.kind != "wait"]
         is_moved = bool(moves) and any(self._ahead.values())
@@ -256,9 +262,28 @@ class _Drawing:
             root_identity=moves[0].identity if is_moved else row["root_identity_key"],
             root_node=moves[0].source if is_moved else row["root_node_key"],
             messages=row["messages"] or 0,
-            steps=[step.since(first) for step in ordered],
+            steps=[*self._before(ordered, first, took), *(step.since(first) for step in ordered)],
             more=self._count - len(ordered),
         )
+
+    def _start_ms(self) -> float:
+        """When it began, which may be before its first step.
+
+        `started_at` is by the clock of a node that is not named. If no step begins or ends then, it is the node that began
+        the flow, for others first see what comes to them.
+        """
+        start = self._ms(self._row["started_at"], self._row["root_node_key"])
+        return self._first_ms if self._has_start or start is None else min(start, self._first_ms)
+
+    def _before(self, ordered: list[Step], start: float, took: float) -> list[Step]:
+        """What was before the first step, if anything tells: the message that began it was inside its node until it left."""
+        if not ordered or ordered[0].kind == "wait" or ordered[0].begin_ms is None:
+            return []
+        identity, node = ordered[0].identity, ordered[0].source
+        if node is None or (identity, node) != (self._row["root_identity_key"], self._row["root_node_key"]):
+            return []
+        inside = ordered[0].begin_ms - start
+        return [Step("local", identity, node, node, 0.0, inside)] if inside > _VISIBLE * took else []
 
     def _ms(self, moment: datetime | None, node: str | None) -> float | None:
         if moment is None:

@@ -31,7 +31,7 @@ def flows(facts: Facts, colours: Colours) -> Html:
         " flow" if facts.flows.count == 1 else " flows",
         f" of {count(facts.flows.messages, 'message')}: half took at most {duration(values.at(0.5))}, 95 % at most "
         f"{duration(values.at(0.95))}, 99 % at most {duration(values.at(0.99))}",
-        ", by the clocks of the nodes as they are. " if facts.moves.worst_skew_ms else ". ",
+        ", by the clocks of the nodes as they are. " if facts.moves.worst_skew_ms or "hops" in facts.unknown else ". ",
         _troubles(facts.flows.failed, facts.flows.incomplete),
     )
     notes = None
@@ -43,12 +43,19 @@ def flows(facts: Facts, colours: Colours) -> Html:
     if [flow.key for flow in facts.drawn] != [flow.key for flow in facts.slowest]:
         order = tag("p", "The slowest two of each type come first: what one burst made is all alike.", class_="unit")
     firsts = {flow.root_identity: flow.key for flow in reversed(facts.drawn)}
+    lacking = [
+        tag("p", f"{what} is not drawn: {facts.empty[table]}.", class_="caution")
+        for table, what in (("hops", "What was on its way"), ("callbacks", "Who waited"))
+        if table in facts.unknown
+    ]
+    nothing = _nothing(facts)
     drawn = [
-        _flow(flow, colours, place, _alike(flow, facts) if firsts[flow.root_identity] == flow.key else "")
+        _flow(flow, colours, place, _alike(flow, facts) if firsts[flow.root_identity] == flow.key else "", nothing)
         for place, flow in enumerate(facts.drawn, 1)
     ]
     rest = more(f"{count(len(drawn) - _OPEN, 'flow')} more", drawn[_OPEN:]) if len(drawn) > _OPEN else None
-    return section("flows", title, lead, text, notes, order, drawn[:_OPEN] or empty("their steps cannot be read"), rest)
+    shown = drawn[:_OPEN] or empty("their steps cannot be read")
+    return section("flows", title, lead, text, notes, order, lacking, shown, rest)
 
 
 def _troubles(failed: int, incomplete: int) -> str:
@@ -61,6 +68,13 @@ def _troubles(failed: int, incomplete: int) -> str:
     clauses += [f"of {incomplete:,} not all was seen"] if incomplete else []
     said = "; ".join(clauses)
     return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def _nothing(facts: Facts) -> Part:
+    """Why a flow has no steps, as far as somebody looked for them."""
+    looked = (("hops", "none of its messages was seen to move"), ("callbacks", "nobody waited for an answer"))
+    said = ", and ".join(words for table, words in looked if table not in facts.unknown)
+    return empty(said) if said else None
 
 
 def _alike(flow: SlowFlow, facts: Facts) -> str:
@@ -80,7 +94,7 @@ def _alike(flow: SlowFlow, facts: Facts) -> str:
     return f"{said}; {'all' if alike == others else f'{alike:,}'} of them took about as long."
 
 
-def _flow(flow: SlowFlow, colours: Colours, place: int, alike: str) -> Html:
+def _flow(flow: SlowFlow, colours: Colours, place: int, alike: str, nothing: Part) -> Html:
     scale = time_ticks(flow.duration_ms)
     most = max(float(flow.duration_ms), 1e-9)
     inside = [percent(at / most) for at in scale if at <= most]
@@ -100,7 +114,7 @@ def _flow(flow: SlowFlow, colours: Colours, place: int, alike: str) -> Html:
     rows = [_row(_axis(scale, most), "", "", "axis", hidden=True)]
     rows += [_step(step, most, lines, colours) for step in flow.steps]
     made = tag("div", rows, class_="gantt", role="table", aria_label=clean(f"Steps of flow {flow.key}"))
-    body: Part = made if flow.steps else empty("none of its messages was seen to move, and nobody waited for an answer")
+    body = made if flow.steps else nothing
     rest = tag("p", f"{count(flow.more, 'step')} more are not drawn.", class_="unit") if flow.more else None
     return tag("article", heading, tag("p", about, class_="unit"), body, rest, class_="flow")
 

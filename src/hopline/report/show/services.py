@@ -33,8 +33,8 @@ def services(facts: Facts, top: int) -> Html:
     title = "Who talks to whom"
     lead = (
         "Nodes and the messages between them: how many · how long 95 % of them took at most · ✕ how many failed, got lost "
-        "or came too late. Wider arrows carry more; of red ones 1 % or more went wrong; of dashed ones one end was not seen."
-        " System traffic is left out."
+        "or came too late on that way alone (time to live counts from the first sighting). Wider arrows carry more; of red "
+        "ones 1 % or more went wrong; of dashed ones one end was not seen. System traffic is left out."
     )
     if "edges" in facts.empty:
         return section("services", title, lead, empty(facts.empty["edges"]))
@@ -139,7 +139,8 @@ def _arrow(link: Link, facts: Facts) -> graph.Arrow:
     words += [count(value, one, many) for one, many, value in wrong if value]
     if link.bad:
         label += f" · ✕ {_brief(link.bad)}"
-    return graph.Arrow(source, target, link.messages, link.bad, label, ", ".join(words), is_sure=measured is not None)
+    is_sure = measured is not None or "hops" in facts.unknown  # then nobody knows which ends were seen
+    return graph.Arrow(source, target, link.messages, link.bad, label, ", ".join(words), is_sure)
 
 
 def _brief(value: int) -> str:

@@ -5,7 +5,8 @@ same hub, key and flow belongs together. Among these the request is one that has
 seen at its hub, or on its way out rather than in: of such sightings the first counts. What records no trail inherits nothing
 that shows: there the request is what was seen first, wherever that was, and it counts as it left. Answers are those whose
 own type is among the points that they carry, and among those of the request. Without a key on the wire (v3, v4) the points
-take its place; if the hub's own sighting has a key all the same, what has none is counted to it.
+take its place; if the hub's own sighting has a key all the same, what has none is counted to it. A receipt of a reference
+node has lost the other points, and is for the one question of its hub and flow that asked for a receipt.
 
 An answer has come when it is seen at the hub; or, where hubs were not captured, on its way in at the node that sent the
 request; or, where nothing that comes to that node was captured, anywhere. An answer that set out and did not come is none.
@@ -39,6 +40,7 @@ from hopline.spark.tables import CALLBACKS, conform
 from hopline.spark.trails import inherited_size, is_traced
 
 EXCEPTION_KEY: Final = EXCEPTION.identity.decode()
+_RECEIPT_KEY: Final = RECEIPT.identity.decode()
 
 _ASK: Final = ("hub_key", "ask_key", "ask_flow", "ask_points")
 """What an answer and its request have in common: the hub, the key, the flow, and the points where there is no key."""
@@ -153,9 +155,9 @@ def _asked(messages: DataFrame) -> DataFrame:
         "body_size",
     )
     # All but the receipt: the node that gives it takes it out.
-    points = sf.expr(f"filter(callback_points, point -> point.identity_key != '{RECEIPT.identity.decode()}')")
+    points = sf.expr(f"filter(callback_points, point -> point.identity_key != '{_RECEIPT_KEY}')")
     rows = rows.withColumns({"ask_flow": sf.col("correlation_key"), "ask_points": sf.xxhash64(sf.sort_array(points))})
-    keyed, keyless = rows.where("ask_key != 0"), rows.where("ask_key = 0")
+    keyed, keyless = rows.where("ask_key != 0"), _with_receipts(rows.where("ask_key = 0"), sf.size(points) > 0)
     question = ["hub_key", "ask_flow", "ask_points"]
     # The node of the hub knows the key, the old formats that it was sent in do not.
     keys = (
@@ -170,6 +172,30 @@ def _asked(messages: DataFrame) -> DataFrame:
     # A key says which question it is, whatever became of the points on the way.
     points = sf.when(sf.col("ask_key") == 0, sf.col("ask_points")).otherwise(0)
     return keyed.unionByName(keyless).withColumn("ask_points", points)
+
+
+def _with_receipts(keyless: DataFrame, has_others: Column) -> DataFrame:
+    """Rows without a key, the receipts among them put to what they are for.
+
+    That of a reference node carries no point but its own: it is for the one question of its hub and flow that asks for one.
+
+    Args:
+        keyless: the rows.
+        has_others: whether a row has points other than that of the receipt.
+    """
+    is_bare = (sf.col("type.identity_key") == _RECEIPT_KEY) & ~has_others
+    asks_for_it = sf.exists("callback_points", lambda point: point["identity_key"] == _RECEIPT_KEY) & has_others
+    place = ["hub_key", "ask_flow"]
+    meant = (
+        keyless.where(asks_for_it)
+        .groupBy(*place)
+        .agg(sf.min("ask_points").alias("least"), sf.max("ask_points").alias("most"))
+        .where("least = most")
+        .select(*place, sf.col("least").alias("meant_points"))
+    )
+    found = keyless.join(meant, place, "left")
+    points = sf.when(is_bare, sf.coalesce("meant_points", "ask_points")).otherwise(sf.col("ask_points"))
+    return found.withColumn("ask_points", points).drop("meant_points")
 
 
 def _requests(rows: DataFrame) -> DataFrame:

@@ -33,7 +33,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
 from hopline.spark.keeping import Keep, as_it_is
-from hopline.spark.nodes import AWAY, CAME, GIVEN, MADE
+from hopline.spark.nodes import AWAY, CAME, GIVEN, MADE, OURS, SOCKET
 
 _MESSAGE: Final = ("message_uid", "occurrence", "hops")
 """What the sightings of one move have in common."""
@@ -41,10 +41,16 @@ _MESSAGE: Final = ("message_uid", "occurrence", "hops")
 _FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size")
 """What else is said of a move."""
 
-_OURS: Final = "0x686f706c696e652f3120|hopline/1 "
-_SOCKET: Final = f"^(0x00|{_OURS})"
-"""A socket and no node, whose identity begins otherwise: ZeroMQ named it (a zero byte, and a random number), or Hopline did
-("hopline/1 " and anything, as text or in hex). A rendezvous sends on what came from it under that name."""
+_RELAYED: Final = (
+    "KINO.REGEXTROUTE",
+    "KINO.UNREGMSGROUTE",
+    "KINO.UNREGNODE",
+    "KINO.UNREGNODEROUTE",
+    "KINO.REQCLUSTROUTES",
+    "KINO.REQNODEROUTES",
+    "KINO.DISCOVMSGROUTE",
+)
+"""What reference nodes send to all, themselves too, by way of a rendezvous and in no other."""
 
 MOST_SIGHTINGS: Final = 1000
 """Of one message with one hop number the first so many are looked at. Each arrival looks at all sendings: a stranger who
@@ -75,10 +81,10 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     role = sf.lit(None)
     for name, taps in _ROLES.items():
         role = sf.when(sf.col("tap").isin(*taps), name).otherwise(role)
-    is_socket = sf.col("peer_key").rlike(_SOCKET)
+    is_socket = sf.col("peer_key").rlike(SOCKET)
     peer = sf.when(is_socket, None).otherwise(_said("peer_key"))
     # What a rendezvous passes on keeps the name of the socket that it came by. Those of reference nodes are no names.
-    is_ours = ~sf.col("tap").startswith("wire") | sf.coalesce(sf.col("peer_key").rlike(f"^({_OURS})"), sf.lit(col=False))
+    is_ours = ~sf.col("tap").startswith("wire") | sf.coalesce(sf.col("peer_key").rlike(f"^({OURS})"), sf.lit(col=False))
     is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | is_ours
     is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
     rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
@@ -88,6 +94,7 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
         "seen_ns",
         "seq",
         is_traced.alias("is_traced"),
+        (sf.col("tap").startswith("wire") & sf.col("identity_key").isin(*_RELAYED)).alias("is_relayed"),
         role.alias("role"),
         sf.col("node_key").alias("node"),
         sf.when(is_away, peer).alias("peer"),
@@ -312,10 +319,11 @@ def _by_time(rows: DataFrame, what: tuple[str, ...], name: str, keep: Keep) -> D
             # Of one who sends: its how many-th sending this is, or was the last before.
             "number": sf.sum(is_away.cast("int")).over(here.rowsBetween(Window.unboundedPreceding, 0)),
             "passes_on": sf.first("role").over(here.rowsBetween(Window.unboundedPreceding, 0)) == "came",
+            "sends": sf.max(is_away).over(Window.partitionBy(*what, "node")),
             "first_ns": sf.min("seen_ns").over(Window.partitionBy(*_MESSAGE)),
         }
     )
-    sending = sf.struct("node", "number")
+    sending = sf.struct("node", "number", "passes_on")
     found = found.withColumns(
         {
             "turn": sf.sum(is_away.cast("int")).over(all_before),
@@ -346,7 +354,12 @@ def _by_time(rows: DataFrame, what: tuple[str, ...], name: str, keep: Keep) -> D
     )
     arrivals = arrivals.withColumn("source_node", sf.col("source.node"))
     arrivals = keep(f"{name}-arrivals", arrivals.join(sources, [*what, "source_node", "source_number"], "left"))
-    is_known = sf.col("source_ns").isNotNull() & ~sf.coalesce(sf.col("source_ns") <= sf.col("before_ns"), sf.lit(col=False))
+    has_relay = ~sf.col("is_relayed") | sf.col("source.passes_on") | (sf.col("passes_on") & sf.col("sends"))
+    is_known = (
+        has_relay
+        & sf.col("source_ns").isNotNull()
+        & ~sf.coalesce(sf.col("source_ns") <= sf.col("before_ns"), sf.lit(col=False))
+    )
     taken = arrivals.where(is_known).select(
         *what, sf.col("source_node").alias("node"), sf.col("source_number").alias("number")
     )

@@ -2,8 +2,9 @@
 
     captured   what can be expected: a message that nobody saw is lost only if somebody looked
     names      a live node is captured under its identity, as trails have it. An imported file gives it a free name
-               ("server"); then its identity is learned from what it sends, whose last trail entry is the sender itself
-    senders    what is learned so, message by message
+               ("server"); then its identity is learned from what it sends, whose last trail entry is the sender itself, or
+               from what is sent to it, whose frame 0 names the peer
+    senders    what is learned from trails, message by message
 
 The first two are small, a row a node, and are joined to large tables by being sent to all executors. Both are told by all
 that was seen, also where a table is made of a part of it (`find_nodes`). This file knows no other table.
@@ -32,6 +33,11 @@ MADE: Final = ("hub_out", "actor_out")
 GIVEN: Final = ("actor_in", "hub_in")
 """Taps where a message ends."""
 
+OURS: Final = "0x686f706c696e652f3120|hopline/1 "
+SOCKET: Final = f"^(0x00|{OURS})"
+"""A socket and no node, whose identity begins otherwise: ZeroMQ named it (a zero byte, and a random number), or Hopline did
+("hopline/1 " and anything, as text or in hex). A rendezvous sends on what came from it under that name."""
+
 _IMPORTED: Final = f"-{IMPORT}"
 """In the name of a segment: what it holds has the numbers of lines in files."""
 
@@ -45,6 +51,10 @@ _GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
 
 _MOST_SPANS: Final = 1000
 """Of a node that starts again and again, or loses something all the time, so many runs and gaps are known."""
+
+
+_MOST_LETTERS: Final = 100
+"""Messages by which it is found who a peer is that no trail names."""
 
 
 class Nodes(NamedTuple):
@@ -62,9 +72,14 @@ def find_nodes(messages: DataFrame, keep: Keep = as_it_is) -> Nodes:
         keep: keeps what is looked at more than once: by each table that is made of messages, names more than once in each.
     """
     nodes, known = keep("captured", captured(messages)), keep("names", names(messages))
-    if nodes.where("is_torn").isEmpty():  # almost always
-        return Nodes(nodes.withColumn("gaps", sf.lit(None).cast(_GAPS)), known)
-    return Nodes(nodes.join(keep("gaps", _gaps(messages, nodes)), "node_key", "left"), known)
+    odd = nodes.agg(sf.max("is_torn").alias("is_torn"), sf.max("is_wired").alias("is_wired")).first()
+    if odd is not None and odd.is_wired:
+        strangers = keep("strangers", _strangers(messages, known))
+        if not strangers.isEmpty():
+            known = keep("addressed", known.unionByName(_addressed(messages, strangers)))
+    if odd is not None and odd.is_torn:
+        return Nodes(nodes.join(keep("gaps", _gaps(messages, nodes)), "node_key", "left"), known)
+    return Nodes(nodes.withColumn("gaps", sf.lit(None).cast(_GAPS)), known)
 
 
 def captured(messages: DataFrame) -> DataFrame:
@@ -76,6 +91,7 @@ def captured(messages: DataFrame) -> DataFrame:
                                      to its actors, and anything at all that came to it or to its hubs
         runs                         from when to when it was captured, each run by itself, and what that one has
         is_torn                      whether something is missing in them, of what it sent or got
+        is_wired                     whether what it sent was imported, under a name that may be no identity
         share                        thousandths of all flows that were recorded
 
     A node that records some types only has none of these: what is not in its capture may have been there all the same. That
@@ -87,6 +103,7 @@ def captured(messages: DataFrame) -> DataFrame:
         .groupBy("node_key", "run")
         .agg(
             sf.max("is_torn").alias("is_torn"),
+            sf.max(tap == "wire_out").alias("is_wired"),
             sf.min("first_ns").alias("first_ns"),
             sf.max("last_ns").alias("last_ns"),
             sf.max(tap.isin(*AWAY) & is_whole).alias("speaks"),
@@ -100,7 +117,7 @@ def captured(messages: DataFrame) -> DataFrame:
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),
         sf.max("last_ns").alias("last_ns"),
-        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn")),
+        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn", "is_wired")),
         sf.min_by(span, span, _MOST_SPANS).alias("runs"),
         sf.min(share).alias("share"),
     )
@@ -146,6 +163,26 @@ def names(messages: DataFrame) -> DataFrame:
     # Distinct first: the least of texts is found by sorting.
     pairs = live.distinct().unionByName(senders(messages).distinct())
     return pairs.groupBy("identity_key").agg(sf.min("node_key").alias("node_key"))
+
+
+def _strangers(messages: DataFrame, known: DataFrame) -> DataFrame:
+    """Peers that messages of imported files are sent to and no trail names: peer_key, and some of these messages."""
+    is_to_one = (sf.col("distribution") != "broadcast") & (sf.col("peer_key") != "") & ~sf.col("peer_key").rlike(SOCKET)
+    sent = messages.where((sf.col("tap") == "wire_out") & is_to_one)
+    sent = sent.join(sf.broadcast(known.select(sf.col("identity_key").alias("peer_key"))), "peer_key", "left_anti")
+    letter = sf.struct("seen_ns", "message_uid", "hops", sf.col("node_key").alias("sender"))
+    return sent.groupBy("peer_key").agg(sf.min_by(letter, letter, _MOST_LETTERS).alias("letters"))
+
+
+def _addressed(messages: DataFrame, strangers: DataFrame) -> DataFrame:
+    """Names of peers, by where what is sent to them comes; of those that seem to be several nodes nothing is known."""
+    letters = strangers.select("peer_key", sf.explode("letters").alias("letter")).select("peer_key", "letter.*")
+    came = messages.where(sf.col("tap") == "wire_in").select("message_uid", "hops", "node_key")
+    found = came.join(sf.broadcast(letters.drop("seen_ns")), ["message_uid", "hops"]).where("node_key != sender")
+    nodes = found.groupBy(sf.col("peer_key").alias("identity_key")).agg(
+        sf.min("node_key").alias("node_key"), sf.max("node_key").alias("other")
+    )
+    return nodes.where("node_key = other").drop("other")
 
 
 def senders(messages: DataFrame) -> DataFrame:

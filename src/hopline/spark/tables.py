@@ -379,8 +379,8 @@ SIGNATURES: Final = Table(
         Column(
             "status",
             STRING,
-            "valid, invalid, unsigned, unknown-domain, replayed (valid, and seen at this node before), "
-            "unchecked (no keys were given, or the body was cut).",
+            "valid, invalid, unsigned, unknown-domain, replayed (valid, and this node has got the same before; only the "
+            "scheme full can tell), unchecked (no keys were given, or the body was cut).",
         ),
         Column("messages", BIGINT, "Sightings of messages as bytes; what never was bytes is not signed, and not counted."),
         Column("covered", STRINGS, "The fields under the signature; empty if there is none or its scheme is not known."),
@@ -392,7 +392,8 @@ SIGNATURES: Final = Table(
 
 ROUTES: Final = Table(
     "routes",
-    "who could serve what, from when to when",
+    "who could serve what, from when to when, as it was announced: whether an announcement was signed validly is told by "
+    "signatures, and not asked here",
     (
         Column("node_key", STRING, "The node that can be reached, by its identity."),
         Column("node_uri", STRING, "Where."),

@@ -52,6 +52,9 @@ def write_tables(folder, rows, *, made=None, run="20261116T000000-abcdef", reaso
     for name in SCHEMAS if made is None else made:
         if name != "runs":
             named[name] = dict(_write_days(folder / name, name, rows.get(name, []), run))
+    for name, days in named.items():
+        if name != "routes":  # a day of messages is one of all tables, also of those that have nothing to say of it
+            named[name] = dict.fromkeys(named.get("messages", {}), 0) | days
     if reasons:
         lines = [
             {"run_id": run, "started_at": START, "table": table, "empty_reason": said} for table, said in reasons.items()

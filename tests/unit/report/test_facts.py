@@ -379,6 +379,7 @@ def test_days_that_were_left_behind_are_said(own):
     facts = read_facts(own, top=3)
     assert facts.notes == ["The table flows is not up to date for 2026-11-15: run the pipeline without --only."]
     assert facts.flows.count == 0
+    assert (facts.unknown, facts.empty["flows"][:33]) == ({"flows"}, "the table flows is not up to date")
 
 
 def test_a_text_that_is_none(own):

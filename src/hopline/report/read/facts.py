@@ -52,7 +52,7 @@ class Facts:
         slowest: the slowest flows.
         drawn: slow flows that differ: first the slowest of each root type.
         empty: why there is nothing to say of a table, by its name.
-        unknown: tables that were not made, or cannot be read: nobody knows how much is in them.
+        unknown: tables that were not made, are out of date, or cannot be read: nobody knows how much is in them.
         notes: what is odd about the tables themselves.
     """
 
@@ -108,7 +108,7 @@ def _read_whole(path: Path, top: int, since: datetime | None, until: datetime | 
 def _read(tables: Tables, top: int) -> Facts:
     empty: dict[str, str] = {}
     notes: list[str] = []
-    unknown = {name for name in NAMES if not tables.is_made(name)}
+    unknown = {name for name in NAMES if not tables.is_known(name)}
 
     def collect(make: Callable[[], _Collector]) -> _Collector:
         collector, rows = make(), 0

@@ -121,6 +121,11 @@ class Tables:
         """Whether a run has made the table, with rows or without."""
         return table in self._state.made
 
+    def is_known(self, table: str) -> bool:
+        """Whether anything in the table is up to date: it was made, and not left behind with all of its days."""
+        days = [day for day in self.days if self._is_wanted(day)]
+        return self.is_made(table) and (not days or self.owed().get(table) != days)
+
     def owed(self) -> dict[str, list[str]]:
         """Days that there are messages of, and that a table which was made lacks: runs with --only have left it behind."""
         days = [day for day in self.days if self._is_wanted(day)]
@@ -136,6 +141,8 @@ class Tables:
             if reason and _LEFT_OUT not in reason:  # a run was to make it, and there was nothing to make it of
                 return reason
             return f"the table {table} was not made; `hopline pipeline run` without --only makes it"
+        if not self.is_known(table):
+            return f"the table {table} is not up to date; `hopline pipeline run` without --only makes it anew"
         if any(self._is_wanted(day) for day in self._state.made[table]) and not self._files[table]:
             return f"the files of the table {table} were deleted"
         if sum(self._state.made[table].values()) and (self.since or self.until):

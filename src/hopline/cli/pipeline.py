@@ -52,7 +52,7 @@ _PROGRESS_S: Final = 0.5
 _MOST_NAMES: Final = 3
 """Names of segments in one line."""
 
-app = typer.Typer(name="pipeline", help="Make tables of captures, with Spark.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode=None)
 
 CapturesArgument = Annotated[
     str, typer.Argument(metavar="CAPTURES", help="The folder of a capture, or a URI that pyarrow opens.", show_default=False)
@@ -90,7 +90,10 @@ MasterOption = Annotated[
 
 @app.callback()
 def _pipeline() -> None:
-    """Make tables of captures, with Spark: messages, flows, hops, callbacks and more, as folders of Parquet."""
+    """Make tables of captures, with Spark: messages, flows, hops, callbacks and more, as folders of Parquet.
+
+    Example:  hopline pipeline run captures/ tables/ && hopline report tables/ -o report.html
+    """
 
 
 @app.command("run", epilog=EXIT_CODES)

@@ -122,6 +122,8 @@ def read_options(given: Mapping[str, str]) -> Options:
     >>> options.columns, options.since_ns
     (('seen_at', 'hops', 'body'), 1794700800000000000)
     """
+    if "paths" in given:  # what Spark makes of load([...])
+        _fail("path", "must be one capture: load each by itself, and put the DataFrames together with unionByName")
     said = _said(given, _NAMES)
     mode = _choice(said, "mode", get_args(Mode), "messages")
     since_ns, until_ns = _moment(said, "since"), _moment(said, "until")

@@ -75,6 +75,7 @@ def test_other_options_whatever_their_case():
     [
         ({"colums": "hops"}, "colums does not exist; did you mean columns?"),
         ({"sharebyte": "1"}, "did you mean shareBytes?"),
+        ({"paths": '["a","b"]'}, "must be one capture: load each by itself"),
         ({"unheard": "1"}, "there are path, mode, columns"),
         ({"path": " "}, "must be the folder of a capture"),
         ({"columns": "hopps"}, "cannot be hopps; did you mean hops?"),

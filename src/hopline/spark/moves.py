@@ -13,7 +13,9 @@ for the sending that it belongs to:
 
 Control traffic of reference nodes has no trail and no hops, names no peer and is passed on by a rendezvous; so of equal
 messages there are not equally many at two nodes. There an arrival belongs to the last sending before it, whoever sent it,
-and to one in the same domain: what is announced for several is sent once for each.
+and to one in the same domain: what is announced for several is sent once for each. What goes to all goes to a rendezvous
+and from there to everybody, also back: one end of such a move got the message before it sent it. Where no rendezvous was
+captured, what left and what came are halves of different moves.
 
 Of equal messages with a trail the n-th that was sent is the n-th that came, and no clocks are compared. But where fewer came
 than were sent, some were lost, or the one who got them was captured later: these belong together by time too, of each two

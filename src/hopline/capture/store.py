@@ -10,6 +10,7 @@ name who have not imported them yet, and whoever waits there waits for ever: so 
 
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.fs as pa_fs
 from hopline.capture.check import Report, check
 from hopline.capture.folder import Folder, open_folder
 from hopline.capture.reading import Problem, Reading
-from hopline.capture.segment import Segment, list_segments
+from hopline.capture.segment import OPEN, SEALED, Segment, list_segments
 from hopline.errors import CaptureError
 
 IMPORT_LOCK: Final = ".import.lock"
@@ -35,8 +36,7 @@ def open_capture(path_or_uri: str, *, filesystem: pa_fs.FileSystem | None = None
     """
     folder = open_folder(path_or_uri, filesystem)
     if not folder.exists():
-        hint = f". {_what_to_type(shlex.quote(path_or_uri))}" if path_or_uri.endswith(_JSON_LINES) else ""
-        raise CaptureError("CAPTURE_NOT_FOUND", f"{path_or_uri} is no folder{hint}")
+        raise CaptureError("CAPTURE_NOT_FOUND", f"{path_or_uri} is no folder{_hint(path_or_uri, folder)}")
     return Capture(folder)
 
 
@@ -98,6 +98,17 @@ class Capture:
         files = f"{shlex.quote(self.folder.path)}/*{_JSON_LINES}" if self.folder.is_local else "FILES..."
         reason = f"{self.folder} is no capture, but has JSON lines that can become one. {_what_to_type(files)}"
         raise CaptureError("CAPTURE_NOT_FOUND", reason)
+
+
+def _hint(path_or_uri: str, folder: Folder) -> str:
+    """What to say to who has named a file: it is a part of a capture, or can become one."""
+    if path_or_uri.endswith((SEALED, OPEN)):
+        return ", but a segment of a capture. Name the folder that it is in"
+    if path_or_uri.endswith(_JSON_LINES):
+        return f". {_what_to_type(shlex.quote(path_or_uri))}"
+    if folder.is_local and Path(folder.path).is_file():
+        return f", but a file. If it holds JSON lines: {_what_to_type(shlex.quote(path_or_uri))}"
+    return ""
 
 
 def _what_to_type(files: str) -> str:

@@ -1,5 +1,6 @@
 """A capture read as one, and its check."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -69,6 +70,19 @@ def test_a_file_of_json_lines_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "client.jsonl").write_text("")
     with pytest.raises(CaptureError, match=f"no folder. Type: hopline capture import {tmp_path}/client.jsonl CAPTURE"):
         open_capture(str(tmp_path / "client.jsonl"))
+
+
+def test_a_segment_is_told_from_the_capture_that_it_is_in(tmp_path: Path) -> None:
+    segment = make_segment(tmp_path, [records(1, 1)])
+    with pytest.raises(CaptureError, match=r"no folder, but a segment of a capture\. Name the folder that it is in"):
+        open_capture(str(segment))
+
+
+def test_another_file_may_hold_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "client.log").write_text("")
+    hint = f"no folder, but a file. If it holds JSON lines: Type: hopline capture import {tmp_path}/client.log CAPTURE"
+    with pytest.raises(CaptureError, match=re.escape(hint)):
+        open_capture(str(tmp_path / "client.log"))
 
 
 def test_json_lines_in_other_file_systems_are_no_capture_either(tmp_path: Path) -> None:

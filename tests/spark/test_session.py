@@ -73,12 +73,17 @@ def test_java_on_the_path_is_followed_to_its_home(machine, tmp_path):
     assert find_java() == home
 
 
-def test_java_that_is_too_old_or_not_there_is_passed_over(machine, tmp_path):
+def test_java_that_is_too_old_or_not_there_is_passed_over(machine, tmp_path, caplog):
     machine.setenv("JAVA_HOME", str(make_java(tmp_path / "old", "1.8.0_202")))
     machine.setenv("PATH", str(make_java(tmp_path / "path", "25.0.2") / "bin"))
     assert find_java() == tmp_path / "path"
     machine.setenv("JAVA_HOME", str(tmp_path / "gone"))
     assert find_java() == tmp_path / "path"
+    used = f"using {tmp_path}/path/bin/java instead"
+    assert caplog.messages == [
+        f"JAVA_HOME has Java 8 ({tmp_path}/old/bin/java): {used}",
+        f"JAVA_HOME has no Java that runs ({tmp_path}/gone/bin/java): {used}",
+    ]
 
 
 def test_java_without_a_release_file_is_asked(machine, tmp_path):

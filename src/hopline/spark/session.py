@@ -10,6 +10,7 @@ handed back as it is, but for the settings that can change. This file knows neit
 """
 
 import atexit
+import logging
 import os
 import re
 import shlex
@@ -33,6 +34,8 @@ from hopline.errors import SparkError
 from hopline.java import NO_JAVA, OLDEST_JAVA, look_for_java
 from hopline.spark.master import ask_master, check_master
 from hopline.spark.reasons import reason_of
+
+logger = logging.getLogger(__name__)
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -187,9 +190,11 @@ def _defaults() -> str:
 
 def find_java() -> Path:
     """The home of the Java to use; raises SparkError SPARK_NO_JAVA, which says what was found and what to type."""
-    found = []
+    found: list[str] = []
     for java in look_for_java():
         if java.is_enough:
+            if found and os.environ.get("JAVA_HOME"):  # who has named one should know that it is not the one
+                logger.warning("%s: using %s instead", found[0], java.path)
             return java.path.parent.parent
         found.append(str(java))
     seen = "; ".join(found) or NO_JAVA

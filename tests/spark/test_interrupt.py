@@ -104,4 +104,4 @@ def test_ctrl_c_while_a_stream_waits(world):
     terminal = Terminal("pipeline", "stream", captures, tables, "--every", "600", "--only", "messages")
     terminal.until("waiting for something new")
     terminal.type_ctrl_c()
-    assert terminal.end() == (["hopline: interrupted: what is not in the tables yet is left for the next run"], 130)
+    assert terminal.end() == (["hopline: interrupted: all that was there is in the tables"], 130)

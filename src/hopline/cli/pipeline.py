@@ -49,6 +49,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROGRESS_S: Final = 0.5
 """How often progress is shown."""
 
+_LINE_S: Final = 30.0
+"""How often it is a line of a log, where no terminal shows it."""
+
+_LEFT: Final = "what is not in the tables yet is left for the next run"
+
 _MOST_NAMES: Final = 3
 """Names of segments in one line."""
 
@@ -170,7 +175,7 @@ def stream(
 
         def wait(seconds: float) -> bool:
             if not end.is_set():
-                progress.show("waiting for something new")
+                progress.rest("waiting for something new")
             return end.wait(seconds)
 
         def interrupt() -> None:
@@ -271,12 +276,17 @@ def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None,
 
 
 class _Progress:
-    """What is being done, for how long, and how many tasks Spark has done of it; on a terminal only. And its end."""
+    """What is being done, for how long, and how many tasks Spark has done of it. And its end.
+
+    A terminal shows it all the time; a log has a line of it now and then, as long as there is work.
+    """
 
     def __init__(self) -> None:
         self.session: SparkSession | None = None
         self.is_interrupted = False
-        self._is_on = sys.stderr is not None and sys.stderr.isatty()
+        self.is_resting = False
+        self._is_on = sys.stderr is not None
+        self._is_terminal = self._is_on and sys.stderr.isatty()
         self._text = ""
         self._since_s = 0.0
         self._lock = threading.Lock()
@@ -289,12 +299,18 @@ class _Progress:
         """Show something else."""
         with self._lock:
             self._text, self._since_s = text, time.monotonic()
-        self._draw()
+        self._redraw()
 
     def go_on(self, text: str) -> None:
         """Show something else, unless it is not to be done any more: then raise KeyboardInterrupt."""
         if self.is_interrupted:
             raise KeyboardInterrupt
+        self.is_resting = False
+        self.show(text)
+
+    def rest(self, text: str) -> None:
+        """Show that there is nothing to do."""
+        self.is_resting = True
         self.show(text)
 
     def interrupt(self) -> None:
@@ -314,7 +330,7 @@ class _Progress:
         """Show nothing, so that something else can be written."""
         with self._lock:
             self._text = ""
-        self._draw()
+        self._redraw()
 
     def close(self) -> None:
         """Show nothing any more, and end the Spark session."""
@@ -327,18 +343,24 @@ class _Progress:
                 self.session.stop()
 
     def _tick(self) -> None:
-        while not self._end.wait(_PROGRESS_S):
-            if self._text:
+        while not self._end.wait(_PROGRESS_S if self._is_terminal else _LINE_S):
+            if self._text and (self._is_terminal or not self.is_resting):
                 self._draw()
 
+    def _redraw(self) -> None:
+        if self._is_terminal:
+            self._draw()
+
     def _draw(self) -> None:
-        if not self._is_on:
-            return
         text, seconds = self._text, int(time.monotonic() - self._since_s)
         shown = f"{text}{self._tasks()}{f', {seconds} s' if seconds else ''}" if text else ""
         with self._lock:
-            if text == self._text:  # else it is no longer true: to ask Spark takes a while
+            if text != self._text:  # it is no longer true: to ask Spark takes a while
+                return
+            if self._is_terminal:
                 typer.echo(f"\r\x1b[K{shown}", err=True, nl=False)
+            elif shown:
+                typer.echo(f"hopline: {shown}", err=True)
 
     def _tasks(self) -> str:
         """How many tasks are done, of those that Spark works at."""
@@ -428,6 +450,7 @@ def _ending_well() -> Iterator[_Progress]:
     except OSError as error:
         raise complaint(f"cannot go on: {error.strerror or error}", code=1) from None
     except KeyboardInterrupt:
-        raise complaint("interrupted: what is not in the tables yet is left for the next run", code=INTERRUPTED) from None
+        left = "all that was there is in the tables" if progress.is_resting else _LEFT
+        raise complaint(f"interrupted: {left}", code=INTERRUPTED) from None
     finally:
         progress.close()

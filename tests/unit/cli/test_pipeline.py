@@ -1,6 +1,7 @@
 """hopline pipeline: what can be said before Spark is started."""
 
 import sys
+import time
 from io import StringIO
 
 import pytest
@@ -244,3 +245,22 @@ def test_spark_that_does_not_start_is_a_failed_run(here, tmp_path, monkeypatch):
     assert (result.code, result.lines) == (1, [])
     assert result.errors == "hopline: SPARK_NO_JAVA: Spark needs Java\n"
     assert not (tmp_path / "tables" / "_hopline" / "state.json").exists()
+
+
+def test_a_log_has_a_line_of_a_long_run_now_and_then(here, tmp_path, monkeypatch):
+    story = Story()
+    story.ask(b"flow", 0)
+    story.write(tmp_path / "captures")
+
+    def slow_java(*_args, **_more):
+        end = time.monotonic() + 10
+        while b"starting Spark\n" not in sys.stderr.buffer.getvalue() and time.monotonic() < end:
+            pass
+        raise SparkError("SPARK_NO_JAVA", "Spark needs Java")
+
+    monkeypatch.setattr("hopline.cli.pipeline._LINE_S", 0.01)
+    monkeypatch.setattr("hopline.spark.session.spark_session", slow_java)
+    result = here("pipeline", "run", str(tmp_path / "captures"), str(tmp_path / "tables"))
+    lines = result.errors.splitlines()
+    assert lines[-1] == "hopline: SPARK_NO_JAVA: Spark needs Java"
+    assert "hopline: starting Spark" in lines

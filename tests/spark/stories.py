@@ -225,12 +225,13 @@ class World:
             self.network.give(moved)
             self.network.pause()
 
-    def say(self, source: Node, payload: ServicePayload, targets: list[Node], domain="") -> Sighting:
+    def say(self, source: Node, payload: ServicePayload, targets: list[Node], domain="", *, is_forged=False) -> Sighting:
         """Control traffic: no trail, no hops; answers where its source saw it leave."""
         message = Message(identity=payload.identity, version=1, body=payload.write(), correlation_id=ZEROS, domain=domain)
         if domain:
-            message = self.network.good.sign(message, now_ns=self.network.now_ns, nonce=self.network.rng.randbytes(16))
-        verdict = "valid" if domain else "unsigned"
+            ring = self.network.forged if is_forged else self.network.good
+            message = ring.sign(message, now_ns=self.network.now_ns, nonce=self.network.rng.randbytes(16))
+        verdict = "unsigned" if not domain else "invalid" if is_forged else "valid"
         first = len(self.network.sightings)
         for target in targets:
             named = msgspec.structs.replace(message, socket_identity=target.identity)

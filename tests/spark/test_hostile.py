@@ -101,7 +101,7 @@ def test_messages_to_the_edges_of_each_field_end_no_job(spark, tmp_path):
         edges.edges(tables.messages, tables.moves, tables.answers),
         expiries.expiries(tables.fates),
         signatures.signatures(tables.verdicts),
-        routes.routes(tables.messages, skews=hops.skews(tables.moves)),
+        routes.routes(tables.messages, skews=hops.skews(tables.moves), verdicts=tables.verdicts),
     ]
     for table in made:
         table.write.format("noop").mode("overwrite").save()

@@ -14,8 +14,10 @@ from hopline.payload.service import (
     UnregisterMessageRouteV4,
     UnregisterNode,
     UnregisterNodeRoute,
+    UnregisterUnreachableNode,
     UnregisterUnreachableNodeV4,
 )
+from hopline.security import Keyring
 from hopline.spark import hops, routes
 from hopline.spark.tables import ROUTES
 from hopline.wire import Message, encode
@@ -28,14 +30,14 @@ from tests.spark.stories import World
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_route_of_a_world_has_its_time(spark, seed):
     world = made(spark, seed)
-    found = routes.routes(world.messages, skews=hops.skews(world.moves))
+    found = routes.routes(world.messages, skews=hops.skews(world.moves), verdicts=world.verdicts)
     assert found.columns == list(ROUTES.names)
     assert_same(found, world.truth.routes())
 
 
 def test_bodies_may_come_from_elsewhere(spark):
     world = made(spark)
-    found = routes.routes(world.messages.drop("body"), world.sightings, hops.skews(world.moves))
+    found = routes.routes(world.messages.drop("body"), world.sightings, hops.skews(world.moves), world.verdicts)
     assert_same(found, world.truth.routes())
 
 
@@ -65,6 +67,8 @@ class Announcements:
         domain: str = "",
         socket: bytes = b"",
         node: Node | None = None,
+        tap: str = "scaleout_in",
+        signer: Keyring | None = None,
         after_ms: float = 1,
     ) -> None:
         self.network.wait(after_ms)
@@ -73,8 +77,9 @@ class Announcements:
         message = Message(
             socket_identity=socket, identity=payload.identity, version=1, partition=partition, domain=domain, body=body
         )
-        frames = encode(message, format)
-        self.network.see(node, "scaleout_in", Parcel(message, (), node, 0), frames=frames, format=format)
+        message = message if signer is None else signer.sign(message)
+        frames = encode(message, format) if tap == "scaleout_in" else None
+        self.network.see(node, tap, Parcel(message, (), node, 0), frames=frames, format=format)
 
     def _of_story(self, payload):
         (field,) = (name for name in payload.__struct_fields__ if name.endswith("identity"))
@@ -218,6 +223,34 @@ def what_cannot_be_read_or_is_no_announcement_opens_nothing(heard):
     return []
 
 
+def what_is_forged_is_ignored(heard):
+    good, forged = ({"domain": "kino", "signer": ring} for ring in (heard.network.good, heard.network.forged))
+    heard.hear(registered(actor(b"x", HELLO)), **good)
+    heard.hear(registered(actor(b"forged", HELLO)), **forged)
+    heard.hear(registered(actor(b"x", HELLO), uri="tcp://evil:1"), **forged)
+    heard.hear(UnregisterMessageRoute("tcp://a:1", b"A", (RouteRegistration(b"\1x"),)), **forged)
+    heard.hear(UnregisterNode("tcp://a:1", b"A"), **forged)
+    return [("A", "tcp://a:1", "actor:x", "actor", "HELLO", None)]
+
+
+def what_is_forged_is_not_announced_by_what_its_forger_saw_of_it_before(heard):
+    heard.hear(registered(actor(b"x", HELLO)), domain="kino", tap="router_in", node=heard.other)
+    heard.hear(registered(actor(b"x", HELLO)), domain="kino", signer=heard.network.forged)
+    return []
+
+
+def what_one_got_forged_and_another_as_it_was_is_announced(heard):
+    heard.hear(registered(actor(b"x", HELLO)), domain="kino", signer=heard.network.forged)
+    heard.hear(registered(actor(b"x", HELLO)), domain="kino", signer=heard.network.good, node=heard.other)
+    return [("A", "tcp://a:1", "actor:x", "actor", "HELLO", None)]
+
+
+def whoever_says_that_a_node_cannot_be_reached_is_believed(heard):
+    heard.hear(registered(actor(b"x", HELLO)), domain="kino", signer=heard.network.good)
+    heard.hear(UnregisterUnreachableNode(b"A"), domain="kino", signer=heard.network.forged)
+    return [("A", "tcp://a:1", "actor:x", "actor", "HELLO", "KINO.UNREGUNREACHABLENODE")]
+
+
 STORIES = (
     a_node_that_moves_ends_its_routes_by_announcing_them_again,
     a_node_that_is_started_anew_elsewhere_ends_all_that_it_served_before,
@@ -231,6 +264,10 @@ STORIES = (
     a_receiver_may_be_taken_back_as_a_whole,
     old_nodes_announce_types_without_receivers,
     what_cannot_be_read_or_is_no_announcement_opens_nothing,
+    what_is_forged_is_ignored,
+    what_is_forged_is_not_announced_by_what_its_forger_saw_of_it_before,
+    what_one_got_forged_and_another_as_it_was_is_announced,
+    whoever_says_that_a_node_cannot_be_reached_is_believed,
 )
 """What is heard; each tells the routes that come of it."""
 
@@ -241,7 +278,9 @@ def told(spark):
     world = World(Network())
     true = {story.__name__: story(Announcements(world.network, story.__name__)) for story in STORIES}
     found = {name: [] for name in true}
-    for row in routes.routes(Made(spark, world).messages).orderBy("valid_from", "receiver_key", "identity_key").collect():
+    tables = Made(spark, world)
+    rows = routes.routes(tables.messages, verdicts=tables.verdicts)
+    for row in rows.orderBy("valid_from", "receiver_key", "identity_key").collect():
         story, _, node = row.node_key.rpartition("/")
         rows = found[story or who_does_not_say_which_node_moves_nobody.__name__]
         rows.append((node, row.node_uri, row.receiver_key, row.receiver_kind, row.identity_key, row.ended_by))

@@ -131,6 +131,8 @@ def announce(world: World, live: list[Node]) -> None:
         if route["node"] is bob:
             route["ended"] = gone
     note(bob, "kino", register(bob, [ada, eve], "kino"), ORDER, PRICE, None)
+    serving = (RouteRegistration(b"\1eve", (MessageContract.of(ORDER),)),)  # she says that bob has moved: nobody believes it
+    world.say(eve, RegisterExternalRoute("tcp://evil:1", bob.identity, serving), [ada, bob], "kino", is_forged=True)
 
 
 def close(world: World, ada: Node, others: list[Node]) -> None:

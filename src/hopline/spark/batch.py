@@ -320,7 +320,8 @@ class Batch:
         if ROUTES.name in self._only:
             clocks = self._facts(spark, CLOCKS, made=self._shelf(f"tables/{CLOCKS.name}"))
             keep = self._keeper(spark, "ever")
-            found = routes(self._facts(spark, SENDERS), self._facts(spark, ANNOUNCEMENTS), clocks, keep)
+            senders, told, judged = (self._facts(spark, fact) for fact in (SENDERS, ANNOUNCEMENTS, JUDGED))
+            found = routes(senders, told, clocks, judged, keep)
             shelf = self._shelf(f"tables/{ROUTES.name}")
             shelves.write_day(found, self._disk, shelf, "", self._id)
             self._place(ROUTES.name, "", shelf)

@@ -9,8 +9,10 @@ more often than it gets publishes each one twice; what it sends is left out, as 
 
 A route is open from its announcement to whatever ends it first; announced again while it is open, nothing changes. A node
 that is announced at another address was started anew there, and nothing that it served before is left, in any domain: a
-domain says who may speak, not where a node is. Nodes take it so too (`node/service.py`). Whether a signature was valid is
-not asked here: leave out what you do not trust.
+domain says who may speak, not where a node is. Nodes take it so too (`node/service.py`).
+
+What is wrongly signed says nothing, as nodes ignore it: neither where it came, nor where its forger was seen to make it, if
+it went out in no other way. That a node cannot be reached is believed whoever says it; nodes do not check that either.
 
 Control messages are few, and only their bodies are read, each distinct one once. What nodes answer to questions
 (KINO.EXTROUTES) or register inside themselves (REGINTROUTE) was not announced to others, and is not looked at.
@@ -43,7 +45,7 @@ from hopline.payload.service import (
 )
 from hopline.spark.hops import ns_of, timestamp_of
 from hopline.spark.keeping import Keep, as_it_is
-from hopline.spark.nodes import names
+from hopline.spark.nodes import AWAY, CAME, names
 from hopline.spark.tables import ROUTES, conform
 
 IDENTITIES: Final = tuple(
@@ -57,6 +59,9 @@ IDENTITIES: Final = tuple(
     )
 )
 """The messages that open and end routes."""
+
+_NEVER_CHECKED: Final = (UnregisterUnreachableNode.identity.decode(),)
+"""Those whose signatures no node looks at."""
 
 _SAID: Final = pa.schema(
     [
@@ -88,6 +93,7 @@ def routes(
     messages: DataFrame,
     announcements: DataFrame | None = None,
     skews: DataFrame | None = None,
+    verdicts: DataFrame | None = None,
     keep: Keep = as_it_is,
 ) -> DataFrame:
     """The table `routes`.
@@ -96,15 +102,32 @@ def routes(
         messages: the table, for the names of nodes.
         announcements: the same sightings with their bodies, at least those of IDENTITIES; by default `messages` has them.
         skews: of `hops.skews`, for the clocks of those who saw what the announced node did not; without it they are equal.
+        verdicts: of `signatures.judge`, for what was wrongly signed; without them everything is believed.
         keep: keeps what is looked at more than once, here what was announced: what opened routes, and what ended them.
     """
     rows = messages if announcements is None else announcements
     is_ours = (sf.col("version") == SERVICE_VERSION) & (sf.col("partition_key") == "")
     rows = rows.where(sf.col("identity_key").isin(*IDENTITIES) & is_ours)
+    if verdicts is not None:
+        rows = _believed(rows, verdicts)
     bodies = rows.select("message_uid", "identity", "format", "body").dropDuplicates(["message_uid"])
     said = bodies.mapInArrow(_read_announcements, _SAID_DDL)
     told = _events(rows, said, names(messages), skews).join(said, "message_uid")
     return _intervals(_changes(keep("announced", told)))
+
+
+def _believed(rows: DataFrame, verdicts: DataFrame) -> DataFrame:
+    """Sightings of announcements without those that are forged."""
+    invalid = verdicts.where("status = 'invalid'").select(
+        sf.col("first_event_id").alias("event_id"), sf.lit(1).alias("wrong")
+    )
+    is_wrong = sf.col("wrong").isNotNull() & ~sf.col("identity_key").isin(*_NEVER_CHECKED)
+    is_right = sf.col("tap").isin(*AWAY, *CAME) & ~is_wrong
+    said = Window.partitionBy("message_uid", "domain")
+    looked_at = rows.join(invalid, "event_id", "left").withColumns(
+        {"is_wrong": is_wrong, "is_forged": sf.max(is_wrong).over(said) & ~sf.max(is_right).over(said)}
+    )
+    return looked_at.where("not is_wrong and not is_forged").select(*rows.columns)
 
 
 def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame | None) -> DataFrame:

@@ -46,7 +46,7 @@ _WITH_MESSAGES: Final = {
     "edges": "no message was seen to move, and none was answered",
     "expiries": "no message has a TTL",
     "signatures": "no message was seen as bytes: inside a node nothing is signed",
-    "routes": "no node announced its routes where the capture could see it",
+    "routes": "no node announced its routes where the capture could see it, or none with a valid signature",
 }
 """Why a table is empty though there are messages."""
 

@@ -392,8 +392,8 @@ SIGNATURES: Final = Table(
 
 ROUTES: Final = Table(
     "routes",
-    "who could serve what, from when to when, as it was announced: whether an announcement was signed validly is told by "
-    "signatures, and not asked here",
+    "who could serve what, from when to when, as it was announced; what was wrongly signed by the keys that were given is "
+    "left out, as nodes ignore it",
     (
         Column("node_key", STRING, "The node that can be reached, by its identity."),
         Column("node_uri", STRING, "Where."),

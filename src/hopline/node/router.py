@@ -15,13 +15,14 @@ ended. Nothing here blocks, and nothing that comes from outside may raise out of
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from hopline.errors import DeliveryError, HoplineError, SecurityError, WireError, clean
 from hopline.flow import inherit_flow, is_expired, record_hop, remaining_ttl
 from hopline.identity import EXCEPTION, RECEIPT, is_hub
+from hopline.node.away import Away, Peer
 from hopline.node.clock import Clock
 from hopline.node.dead_letters import DeadLetter, DeadLetters, cut
 from hopline.node.envelope import Envelope
@@ -47,40 +48,6 @@ DEEPEST: Final = 16
 
 MOST_TRAILS: Final = 1024
 """Trails whose continuation is remembered."""
-
-
-class Away(Protocol):
-    """The way to other nodes; a node without a transport has none."""
-
-    def peer(self, node: bytes) -> "Peer | None":
-        """The connection to a node, made if need be; None if we do not know where it is."""
-
-    def serve(self, decoded: Decoded) -> bool:
-        """Take a message about routes; False if it is none."""
-
-    @property
-    def may_learn(self) -> bool:
-        """Whether routes that we do not have may still come."""
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether nobody could be asked yet: what is held waits on."""
-
-    def look_for(self, message: Message) -> None:
-        """Ask who can take a message: nobody we know can."""
-
-
-class Peer(Protocol):
-    """One other node, connected or connecting."""
-
-    format: FormatName
-    variant: str | None
-
-    def send(self, frames: list[bytes]) -> bool:
-        """Hand over a message; False if the way is full."""
-
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once there is room."""
 
 
 class MessageRouter:

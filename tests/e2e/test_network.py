@@ -121,7 +121,7 @@ def test_a_route_that_comes_late_is_waited_for(world):
 
 def test_an_ask_that_ends_while_it_is_held_says_that_nobody_was_there(world):
     async def test():
-        async with world.node() as node:
+        async with world.node(hold_seconds=0.5) as node:
             with pytest.raises(DeliveryError) as caught:
                 await node.ask(Hello("x"), Ehhlo, timeout=0.05)
             assert caught.value.code == "NO_ROUTE"
@@ -236,7 +236,8 @@ def test_what_is_forged_repeated_or_of_another_domain_is_refused_and_the_node_se
     async def test():
         world = World("zmq")  # a stranger needs a socket of its own
         secrets = domains("full")
-        async with world.node(Greeter(), domains=secrets) as server, world.node(peers=[server], domains=secrets) as client:
+        serving = world.node(Greeter(), domains=secrets, hold_seconds=0.5)  # a stranger gets no answer, and holds up no end
+        async with serving as server, world.node(peers=[server], domains=secrets) as client:
             await client.ask(Hello("first"), Ehhlo)
             before = server.statistics()
             good = Message(identity=b"HELLO", version=1, body=b"\x81\xa4name\xa1x", domain="world", correlation_id=b"c")
@@ -508,7 +509,7 @@ def test_a_message_that_went_over_too_many_nodes_is_a_dead_letter():
         stranger = zmq.Context()
         socket = stranger.socket(zmq.DEALER)
         try:
-            async with world.node() as a, world.node(Greeter(), peers=[a]) as b:
+            async with world.node() as a, world.node(Greeter(), peers=[a], hold_seconds=0.5) as b:
                 await knows(a)
                 socket.connect(a.address)
                 for hops in (32, 31):
@@ -533,7 +534,7 @@ def test_a_trail_that_is_too_long_loses_its_oldest_entries_and_that_is_counted()
         stranger = zmq.Context()
         socket = stranger.socket(zmq.DEALER)
         try:
-            async with world.node(Greeter()) as b, world.node(peers=[b]) as a:
+            async with world.node(Greeter(), hold_seconds=0.5) as b, world.node(peers=[b]) as a:
                 await knows(a)
                 socket.connect(a.address)
                 trail = tuple(RoutingEntry(f"tcp://10.0.0.1:{i}", b"n%d" % i) for i in range(MAX_TRAIL))

@@ -414,10 +414,10 @@ class Node:
             await self._wait_for_room(full, envelope)
 
     def _send(self, envelope: Envelope) -> Waits | None:
-        self._books.sent_locally += 1
         see = self._taps.hub_out
         if see is not None:
             see(envelope.message, None, envelope.payload)
+        self._books.sent_locally += 1  # not before: what a tap breaks was never sent, and a stop would wait for its end
         return self._router.dispatch(envelope)
 
     async def _wait_for_room(self, full: Waits, envelope: Envelope, over: asyncio.Future[Any] | None = None) -> None:

@@ -333,6 +333,13 @@ def test_clocks_are_not_told_by_messages_that_occur_again(found_hops):
     assert {row.skew_ms for row in between if row.skew_ms is not None} == {0.0}
 
 
+def test_of_equal_messages_that_came_before_their_sender_was_captured_each_other_has_its_sending(found_hops):
+    rows = [row for row in found_hops if row.correlation_key == "ticks"]
+    assert sorted((row.matched_by, row.latency_ms) for row in rows if row.latency_ms is not None) == [("time", 2.0)] * 2
+    assert sorted(row.received_at.minute for row in rows if row.sent_at is None) == [0, 1]
+    assert len(rows) == 4
+
+
 def test_of_equal_messages_of_which_one_is_lost_each_arrival_has_its_sending(found_hops):
     rows = [row for row in found_hops if row.correlation_key == "some lost"]
     moved = [row for row in rows if row.kind == "network"]

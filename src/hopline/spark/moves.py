@@ -18,7 +18,8 @@ and from there to everybody, also back: one end of such a move got the message b
 captured, what left and what came are halves of different moves.
 
 Of equal messages with a trail the n-th that was sent is the n-th that came, and no clocks are compared. But where fewer came
-than were sent, some were lost, or the one who got them was captured later: these belong together by time too, of each two
+than were sent, some were lost, or the one who got them was captured later; and where some came before the first was sent,
+and as many more than were sent, the one who sent them was captured later. These belong together by time too, of each two
 nodes by themselves.
 
 Inside a node it is simpler: what hub or actor made, or what came from the network, is given to an actor or a hub.
@@ -77,8 +78,8 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     Args:
         messages: the table.
         known: the names of nodes, of `nodes.names`.
-        keep: keeps what is looked at more than once: which messages are equal, of which fewer came, and those that belong
-            together by time.
+        keep: keeps what is looked at more than once: which messages are equal, of which not as many came as were sent, and
+            those that belong together by time.
     """
     role = sf.lit(None)
     for name, taps in _ROLES.items():
@@ -113,17 +114,19 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"), "untraced", keep)
     again = messages.where("occurrence > 0").select("message_uid", "hops")
     if not again.isEmpty():  # almost always it is
-        fewer = keep("fewer", _fewer(traced, keep("again", again.distinct())))
-        traced = traced.join(fewer, list(_LINK), "left")
-        is_fewer = sf.coalesce("is_fewer", sf.lit(col=False)) & sf.col("role").isin("away", "came")
-        moves = moves.unionByName(_by_time(traced.where(is_fewer), _LINK, "fewer", keep))
-        traced = traced.where(~(is_fewer & (sf.col("role") == "away")))
-        traced = traced.withColumn("role", sf.when(is_fewer, _MET).otherwise(sf.col("role")))
+        uneven = keep("uneven", _uneven(traced, keep("again", again.distinct())))
+        traced = traced.join(uneven, list(_LINK), "left")
+        is_uneven = sf.coalesce("is_uneven", sf.lit(col=False)) & sf.col("role").isin("away", "came")
+        moves = moves.unionByName(_by_time(traced.where(is_uneven), _LINK, "uneven", keep))
+        traced = traced.where(~(is_uneven & (sf.col("role") == "away")))
+        traced = traced.withColumn("role", sf.when(is_uneven, _MET).otherwise(sf.col("role")))
     return _resolved(moves.unionByName(_by_occurrence(traced)), known)
 
 
-def _fewer(rows: DataFrame, again: DataFrame) -> DataFrame:
-    """The ways of equal messages, from one node to another, on which fewer came than were sent; `is_fewer` is true.
+def _uneven(rows: DataFrame, again: DataFrame) -> DataFrame:
+    """The ways of equal messages, from one node to another, on which not as many came as were sent; `is_uneven` is true.
+
+    Not those on which more came all the same: the same message was sent again by somebody else.
 
     Args:
         rows: sightings.
@@ -131,14 +134,20 @@ def _fewer(rows: DataFrame, again: DataFrame) -> DataFrame:
     """
     moving = rows.where(sf.col("role").isin("away", "came") & sf.col("sender").isNotNull() & sf.col("target").isNotNull())
     is_away = sf.col("role") == "away"
-    ways = moving.join(again, ["message_uid", "hops"], "left_semi").groupBy(*_LINK)
-    found = ways.agg(
+    moving = moving.join(again, ["message_uid", "hops"], "left_semi")
+    moving = moving.withColumn("first_sent", sf.min(sf.when(is_away, sf.col("seen_ns"))).over(Window.partitionBy(*_LINK)))
+    found = moving.groupBy(*_LINK, "first_sent").agg(
         sf.count_if(is_away).alias("sent"),
         sf.count_if(~is_away).alias("came"),
-        sf.min(sf.when(is_away, sf.col("seen_ns"))).alias("first_sent"),
+        sf.count_if(~is_away & (sf.col("seen_ns") < sf.col("first_sent"))).alias("came_before"),
+        sf.max(sf.when(is_away, sf.col("seen_ns"))).alias("last_sent"),
+        sf.max(sf.when(~is_away, sf.col("seen_ns"))).alias("last_came"),
         sf.min(sf.when(~is_away, sf.col("seen_ns"))).alias("first_came"),
-    ).where("came > 0 and came < sent and first_sent <= first_came")
-    return found.select(*_LINK, sf.lit(col=True).alias("is_fewer"))
+    )
+    is_fewer = "came > 0 and came < sent and first_sent <= first_came"
+    is_more = "came_before > 0 and came - came_before = sent and last_sent <= last_came"
+    uneven = found.where(f"({is_fewer}) or ({is_more})")
+    return uneven.select(*_LINK, sf.lit(col=True).alias("is_uneven"))
 
 
 def _said(name: str) -> Column:

@@ -216,6 +216,12 @@ def old_nodes_announce_types_without_receivers(heard):
     ]
 
 
+def what_came_in_two_formats_is_read_in_the_newer_one(heard):
+    heard.hear(registered(actor(b"x", HELLO)), format="v4")
+    heard.hear(registered(actor(b"x", HELLO)), format="v6")
+    return [("A", "tcp://a:1", "actor:x", "actor", "HELLO", None)]
+
+
 def what_cannot_be_read_or_is_no_announcement_opens_nothing(heard):
     heard.hear(registered(), body=b"\xff junk")
     heard.hear(registered(actor(b"x", HELLO)), partition=b"somebody else's")
@@ -263,6 +269,7 @@ STORIES = (
     a_type_may_be_taken_back_for_all_actors_of_a_node,
     a_receiver_may_be_taken_back_as_a_whole,
     old_nodes_announce_types_without_receivers,
+    what_came_in_two_formats_is_read_in_the_newer_one,
     what_cannot_be_read_or_is_no_announcement_opens_nothing,
     what_is_forged_is_ignored,
     what_is_forged_is_not_announced_by_what_its_forger_saw_of_it_before,

@@ -232,6 +232,15 @@ def stamps_that_are_a_little_early(story: Story) -> None:
     story.send("J2", "J1", 37_300, news("back"), ahead_ms=-198)
 
 
+def equal_broadcasts_that_are_given_in_the_moment_they_are_made(story: Story) -> None:
+    """What an actor is given was written first: taps are counted each by itself, so that says nothing."""
+    for number in range(2):
+        said = news("to all", kind=b"TO.ALL")
+        said = msgspec.structs.replace(said, distribution=Distribution.BROADCAST)
+        story.see("K1", "actor_in", 38_000 + number, said)
+        story.see("K1", "hub_out", 38_000 + number, said)
+
+
 @pytest.fixture(scope="module")
 def tables(spark, tmp_path_factory):
     story = Story()
@@ -262,6 +271,7 @@ def tables(spark, tmp_path_factory):
         a_broadcast_of_a_reference_node,
         equal_messages_of_two_of_which_one_was_captured,
         stamps_that_are_a_little_early,
+        equal_broadcasts_that_are_given_in_the_moment_they_are_made,
     ):
         tell(story)
     return story.tables(spark, tmp_path_factory.mktemp("small"))
@@ -464,3 +474,8 @@ def test_what_was_seen_to_leave_is_a_move_whatever_else_came(tables):
 def test_clocks_are_not_corrected_for_a_stamp_that_is_a_little_early(found_hops):
     between = [row for row in found_hops if {row.from_node_key, row.to_node_key} == {"J1", "J2"}]
     assert sorted((round(row.latency_ms, 2), row.skew_ms) for row in between) == [(-0.01, 0.0), (200.0, 0.0)]
+
+
+def test_copies_of_one_moment_come_behind_what_they_are_copies_of(tables):
+    rows = tables.messages.where("identity_key = 'TO.ALL'").collect()
+    assert sorted((row.occurrence, row.tap) for row in rows) == [(n, tap) for n in range(2) for tap in ("actor_in", "hub_out")]

@@ -72,7 +72,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
     )
     before = {
         place: Window.partitionBy("message_uid", place)
-        .orderBy("seen_ns", "seq", "event_id")
+        .orderBy("seen_ns", sf.col("_starts").desc(), "seq", "event_id")  # taps count by themselves: copies come behind
         .rowsBetween(Window.unboundedPreceding, 0)
         for place in ("_place", "_inside")
     }

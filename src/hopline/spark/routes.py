@@ -110,7 +110,8 @@ def routes(
     rows = rows.where(sf.col("identity_key").isin(*IDENTITIES) & is_ours)
     if verdicts is not None:
         rows = _believed(rows, verdicts)
-    bodies = rows.select("message_uid", "identity", "format", "body").dropDuplicates(["message_uid"])
+    # Equal bytes may have come in two formats, which read them differently: the newest one counts, whatever came first.
+    bodies = rows.groupBy("message_uid").agg(*(sf.max(name).alias(name) for name in ("identity", "format", "body")))
     said = bodies.mapInArrow(_read_announcements, _SAID_DDL)
     told = _events(rows, said, names(messages), skews).join(said, "message_uid")
     return _intervals(_changes(keep("announced", told)))

@@ -35,6 +35,7 @@ from hopline.identity import EXCEPTION, RECEIPT
 from hopline.payload.service import ExceptionMessage
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.keeping import Keep, as_it_is
+from hopline.spark.midnight import OF_DAY, of_day
 from hopline.spark.nodes import Nodes, find_nodes
 from hopline.spark.tables import CALLBACKS, conform
 from hopline.spark.trails import inherited_size, is_traced
@@ -78,6 +79,7 @@ def find_answers(
         }
     )
     found = requests.join(came, list(_ASK), "full")
+    begun_ns = sf.coalesce("requested_ns", "first_ns")
     found = found.withColumn("wait_ms", sf.try_subtract("resolved_ns", "requested_ns") / NS_PER_MS)
     found = found.withColumns(
         {
@@ -88,7 +90,7 @@ def find_answers(
             "responses": sf.coalesce("responses", sf.lit(0)),
             "requested_at": timestamp_of(sf.col("requested_ns")),
             "resolved_at": timestamp_of(sf.col("resolved_ns")),
-            "date": timestamp_of(sf.coalesce("requested_ns", "first_ns")).cast("date"),
+            "date": timestamp_of(sf.least(begun_ns, "request_of_day_ns", "response_of_day_ns")).cast("date"),
         }
     )
     if errors is None:
@@ -148,6 +150,7 @@ def _asked(messages: DataFrame) -> DataFrame:
         "node_key",
         "origin_key",
         "seen_ns",
+        of_day(messages),
         inherited_size().alias("inherited"),
         is_traced().alias("is_traced"),
         "hops",
@@ -204,7 +207,7 @@ def _requests(rows: DataFrame) -> DataFrame:
     is_request = (~sf.col("is_callback") | (sf.col("tap") == "hub_out")) & (sf.col("inherited") == 0)
     has_trail, is_seen_in = sf.col("is_traced"), sf.col("direction") == "in"
     place = (sf.when(has_trail, sf.col("hops")).otherwise(0), sf.col("tap") != "hub_out", has_trail & is_seen_in)
-    sighting = ("node_key", "message_uid", "ttl_ms", "correlation_key", "type", "callback_points")
+    sighting = ("node_key", "message_uid", "ttl_ms", "correlation_key", "type", "callback_points", OF_DAY)
     # Without a trail it is only by time that a request comes before what it causes; but a clock may be behind, so of the
     # request itself the sighting as it left counts.
     each = sf.min(sf.struct(*place, is_seen_in.alias("is_seen_in"), "seen_ns", *sighting))
@@ -227,6 +230,7 @@ def _requests(rows: DataFrame) -> DataFrame:
             sf.col("first.node_key").alias("request_node"),
             sf.col("first.is_seen_in").alias("is_foreign"),
             sf.col("first.ttl_ms").alias("ttl_ms"),
+            sf.col(f"first.{OF_DAY}").alias("request_of_day_ns"),
         )
     )
 
@@ -266,6 +270,7 @@ def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
             sf.first("type.identity_key").alias("response_identity_key"),
             sf.first("correlation_key").alias("response_flow"),
             sf.max("body_size").alias("response_size"),
+            sf.max(OF_DAY).alias("response_of_day_ns"),
         )
     )
     nearest = sf.min("farness").over(Window.partitionBy(*_ASK, "message_uid", "occurrence"))
@@ -280,6 +285,7 @@ def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
             "response_flow",
             "response_size",
             "resolved_ns",
+            "response_of_day_ns",
         )
     )
 

@@ -30,7 +30,7 @@ from hopline.spark.flows import flows
 from hopline.spark.hops import find_moves, hops, skews
 from hopline.spark.keeping import Keep
 from hopline.spark.midnight import Midnights
-from hopline.spark.nodes import Nodes, find_nodes
+from hopline.spark.nodes import AWAY, CAME, MADE, Nodes, find_nodes
 from hopline.spark.parts import Span
 from hopline.spark.signatures import signatures
 from hopline.spark.tables import CALLBACKS, EDGES, EXPIRIES, FLOWS, HOPS, SIGNATURES
@@ -138,7 +138,7 @@ class Day:
     @property
     def _moves(self) -> DataFrame:
         def make() -> DataFrame:
-            near = self._midnights.near(self._messages, _move(), "moves", self._keep)
+            near = self._midnights.near(self._messages, _move(), "moves", self._keep, _place())
             return find_moves(near, self._keep, self._nodes)
 
         return self._once("moves", make)
@@ -154,7 +154,7 @@ class Day:
     @property
     def _fates(self) -> DataFrame:
         def make() -> DataFrame:
-            near = self._midnights.near(self._messages, _message(), "fates", self._keep)
+            near = self._midnights.near(self._messages, _message(), "fates", self._keep, _place())
             return find_fates(near, self._moves, self._nodes)
 
         return self._once("fates", make)
@@ -167,13 +167,18 @@ class Day:
 
 
 def _move() -> Column:
-    """What the sightings of one move have in common."""
-    return sf.xxhash64("message_uid", "occurrence", "hops")
+    """What the sightings of one move have in common; not its number, which is that of a window."""
+    return sf.xxhash64("message_uid", "hops")
 
 
 def _message() -> Column:
     """What the sightings of one message have in common, if it is one that can expire."""
-    return sf.when(sf.col("ttl_ms") != 0, sf.xxhash64("message_uid", "occurrence"))
+    return sf.when(sf.col("ttl_ms") != 0, sf.xxhash64("message_uid"))
+
+
+def _place() -> Column:
+    """Where a message is seen once. What is inside a node is copies, some of them looked at again and again."""
+    return sf.when(sf.col("tap").isin(*MADE, *AWAY, *CAME), sf.xxhash64("node_key", "hops", "tap", "peer_key"))
 
 
 def _ask() -> Column:

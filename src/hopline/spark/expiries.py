@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from hopline.spark.hops import NS_PER_MS, timestamp_of
+from hopline.spark.midnight import OF_DAY, of_day
 from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, covers, find_nodes
 from hopline.spark.tables import EXPIRIES, conform
 
@@ -66,7 +67,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     lives = rows.groupBy(*_MESSAGE).agg(
         sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
         sf.max(sf.struct(*far, turn, "seen_ns", "node_key", "target", "stage")).alias("last"),
-        *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast")),
+        *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast", OF_DAY)),
     )
     lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
     stage, ttl_ms, skew_ms = sf.col("last.stage"), sf.col("first.ttl_ms"), _skew()
@@ -91,7 +92,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
         "correlation_key",
         "identity_key",
         sf.col("first.seen_ns").alias("first_ns"),
-        sf.date_trunc("hour", timestamp_of(sf.col("first.seen_ns"))).alias("hour"),
+        sf.date_trunc("hour", timestamp_of(sf.least("first.seen_ns", OF_DAY))).alias("hour"),
         sf.when(ttl_ms < 0, -1.0).otherwise(sf.ceil(ttl_ms).cast("double")).alias("ttl_ms"),
         fate.alias("fate"),
         sf.when((stage > _AWAY) & (ttl_ms > 0) & has_begun, elapsed_ms / ttl_ms).alias("budget_used"),
@@ -114,6 +115,7 @@ def _sightings(messages: DataFrame, names: DataFrame) -> DataFrame:
         "hops",
         stage.otherwise(_MADE).alias("stage"),
         "seen_ns",
+        of_day(messages),
         "node_key",
         "ttl_ms",
         sf.when(tap.isin(*AWAY), sf.coalesce(peer, sf.col("receiver_node_key"))).alias("peer"),

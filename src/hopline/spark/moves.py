@@ -36,12 +36,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import Window
 
 from hopline.spark.keeping import Keep, as_it_is
+from hopline.spark.midnight import OF_DAY, of_day
 from hopline.spark.nodes import AWAY, CAME, GIVEN, MADE, OURS, SOCKET
 
 _MESSAGE: Final = ("message_uid", "occurrence", "hops")
 """What the sightings of one move have in common."""
 
-_FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size")
+_FACTS: Final = ("correlation_key", "identity_key", "ttl_ms", "body_size", OF_DAY)
 """What else is said of a move."""
 
 _RELAYED: Final = (
@@ -73,7 +74,8 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     """All moves of messages, each with its ends, each end as far as it is known.
 
     The columns are message_uid, occurrence, hops, correlation_key, identity_key, ttl_ms, body_size, kind, matched_by,
-    from_node_key, to_node_key, sent_ns and received_ns; and first_ns, when the message was first seen at that hop.
+    from_node_key, to_node_key, sent_ns and received_ns; and first_ns, by which a move is of its day: when the message was
+    first seen at that hop, or when the move began, if there are equal messages, whose numbers are those of a window.
 
     Args:
         messages: the table.
@@ -90,21 +92,26 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     is_ours = ~sf.col("tap").startswith("wire") | sf.coalesce(sf.col("peer_key").rlike(f"^({OURS})"), sf.lit(col=False))
     is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | is_ours
     is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
-    rows = messages.where(sf.col("tap").isin(*(tap for taps in _ROLES.values() for tap in taps))).select(
-        *_MESSAGE,
-        *_FACTS,
-        "domain",
-        "seen_ns",
-        "seq",
-        is_traced.alias("is_traced"),
-        (sf.col("tap").startswith("wire") & sf.col("identity_key").isin(*_RELAYED)).alias("is_relayed"),
-        role.alias("role"),
-        sf.col("node_key").alias("node"),
-        sf.when(is_away, peer).alias("peer"),
-        sf.when(is_away, sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
-        sf.when(is_moving, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
-        # Only of what nodes say of themselves: all else is sent to somebody, and has a hop when it moves.
-        sf.when(is_socket & is_moving & (sf.col("hops") == 0), sf.col("peer_key")).alias("socket"),
+    taking_part = [tap for taps in _ROLES.values() for tap in taps]
+    rows = (
+        messages.withColumn(OF_DAY, of_day(messages))
+        .where(sf.col("tap").isin(*taking_part))
+        .select(
+            *_MESSAGE,
+            *_FACTS,
+            "domain",
+            "seen_ns",
+            "seq",
+            is_traced.alias("is_traced"),
+            (sf.col("tap").startswith("wire") & sf.col("identity_key").isin(*_RELAYED)).alias("is_relayed"),
+            role.alias("role"),
+            sf.col("node_key").alias("node"),
+            sf.when(is_away, peer).alias("peer"),
+            sf.when(is_away, sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
+            sf.when(is_moving, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
+            # Only of what nodes say of themselves: all else is sent to somebody, and has a hop when it moves.
+            sf.when(is_socket & is_moving & (sf.col("hops") == 0), sf.col("peer_key")).alias("socket"),
+        )
     )
     to = known.select(sf.col("identity_key").alias("peer"), sf.col("node_key").alias("to"))
     rows = rows.join(sf.broadcast(to), "peer", "left")
@@ -112,15 +119,22 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
         "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
     )
     moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"), "untraced", keep)
-    again = messages.where("occurrence > 0").select("message_uid", "hops")
-    if not again.isEmpty():  # almost always it is
-        uneven = keep("uneven", _uneven(traced, keep("again", again.distinct())))
+    again = messages.where("occurrence > 0").select("message_uid", "hops").distinct()
+    has_again = not again.isEmpty()  # almost never
+    if has_again:
+        again = keep("again", again)
+        uneven = keep("uneven", _uneven(traced, again))
         traced = traced.join(uneven, list(_LINK), "left")
         is_uneven = sf.coalesce("is_uneven", sf.lit(col=False)) & sf.col("role").isin("away", "came")
         moves = moves.unionByName(_by_time(traced.where(is_uneven), _LINK, "uneven", keep))
         traced = traced.where(~(is_uneven & (sf.col("role") == "away")))
         traced = traced.withColumn("role", sf.when(is_uneven, _MET).otherwise(sf.col("role")))
-    return _resolved(moves.unionByName(_by_occurrence(traced)), known)
+    moves = _resolved(moves.unionByName(_by_occurrence(traced)), known)
+    first_ns = sf.col("first_ns")
+    if has_again:
+        moves = moves.join(again.withColumn("is_again", sf.lit(col=True)), ["message_uid", "hops"], "left")
+        first_ns = sf.when(sf.col("is_again"), sf.least("sent_ns", "received_ns")).otherwise(first_ns)
+    return moves.withColumn("first_ns", sf.least(first_ns, OF_DAY)).drop("is_again", OF_DAY)
 
 
 def _uneven(rows: DataFrame, again: DataFrame) -> DataFrame:
@@ -172,7 +186,7 @@ def _by_occurrence(rows: DataFrame) -> DataFrame:
         rows.repartition("message_uid")  # first, or Spark would make lists of one before and after moving them
         .groupBy(*_MESSAGE, "correlation_key", "identity_key")
         .agg(
-            *(sf.max(name).alias(name) for name in ("ttl_ms", "body_size")),
+            *(sf.max(name).alias(name) for name in ("ttl_ms", "body_size", OF_DAY)),
             sf.sort_array(first).alias("sightings"),
             sf.count("*").alias("all"),
             sf.min("seen_ns").alias("first_ns"),

@@ -11,6 +11,9 @@ how long it had been under way: it can be late, and not in time.
 Clocks of several nodes are corrected by the skew of the moves on the way. A broadcast is one message: its last arrival
 counts.
 
+Of equal messages of which some were lost the n-th that came is not the n-th that was sent: there the moves say which is
+which, for the node where it came and what that sends on.
+
 An old format drops the callback key, so a request that a hub made and a v3 or v4 node was sent have different fingerprints.
 Then what was made is not counted a second time. This file reads no bodies; it moves only messages that have a TTL.
 """
@@ -56,7 +59,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
         nodes: who was captured, if messages are not all that was seen.
     """
     captured, names = nodes or find_nodes(messages)
-    rows = _sightings(messages, names)
+    rows, moves = _renumbered(_sightings(messages, names), moves)
     # The last of all who got a broadcast; of anything else the first: what comes again later was sent by somebody else.
     turn = sf.when(sf.col("is_broadcast"), sf.col("seen_ns")).otherwise(sf.bitwise_not("seen_ns")).alias("turn")
     # A reference node counts a hop for each peer that it sends a broadcast to: they do not tell how far that is.
@@ -121,6 +124,34 @@ def _sightings(messages: DataFrame, names: DataFrame) -> DataFrame:
         sf.when(tap.isin(*AWAY), sf.coalesce(peer, sf.col("receiver_node_key"))).alias("peer"),
     )
     return rows.join(sf.broadcast(known), "peer", "left")
+
+
+def _renumbered(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Sightings and moves, with the number of the sending that they belong to, where moves were found by time."""
+    is_whole = "kind = 'network' and matched_by = 'time' and ttl_ms != 0 and sent_ns is not null and received_ns is not null"
+    found = moves.where(is_whole)
+    if found.isEmpty():  # almost always
+        return rows, moves
+    place = ["message_uid", "hops", "node_key"]
+    sent = rows.where(sf.col("stage") == _AWAY).select(*place, "seen_ns", sf.col("occurrence").alias("sent_as"))
+    paired = found.select(
+        "message_uid",
+        "hops",
+        sf.col("from_node_key").alias("node_key"),
+        sf.col("sent_ns").alias("seen_ns"),
+        "to_node_key",
+        "occurrence",
+    )
+    come = ["message_uid", "come_hops", "to_node_key", "occurrence"]
+    numbers = paired.join(sent, [*place, "seen_ns"]).withColumnRenamed("hops", "come_hops")
+    numbers = numbers.groupBy(*come).agg(sf.min("sent_as").alias("sent_as")).where("occurrence != sent_as")
+
+    def of(each: DataFrame, node: str, come_hops: Column) -> DataFrame:
+        known = each.withColumns({"come_hops": come_hops, "to_node_key": sf.col(node)}).join(numbers, come, "left")
+        return known.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*each.columns)
+
+    hops = sf.col("hops")
+    return of(rows, "node_key", sf.when(sf.col("stage") == _AWAY, hops - 1).otherwise(hops)), of(moves, "to_node_key", hops)
 
 
 def _without_twins(lives: DataFrame, rows: DataFrame) -> DataFrame:

@@ -241,6 +241,16 @@ def equal_broadcasts_that_are_given_in_the_moment_they_are_made(story: Story) ->
         story.see("K1", "hub_out", 38_000 + number, said)
 
 
+def a_trail_over_a_node_that_was_not_captured(story: Story) -> None:
+    """A X B X: of X it is known that A has sent to it, and not who else."""
+    entry = {name: RoutingEntry(f"tcp://{name}:1", name.encode()) for name in ("M1", "MX", "M2")}
+    there = tuple(entry[name] for name in ("M1", "MX"))
+    asked = msgspec.structs.replace(news("uncaptured"), hops=2, routing=there)
+    story.see("M2", "scaleout_in", 39_000, asked, "v5")
+    answer = msgspec.structs.replace(output(asked), hops=2, routing=(*there, entry["M2"], entry["MX"]))
+    story.see("M1", "scaleout_in", 39_002, answer, "v5")
+
+
 @pytest.fixture(scope="module")
 def tables(spark, tmp_path_factory):
     story = Story()
@@ -272,6 +282,7 @@ def tables(spark, tmp_path_factory):
         equal_messages_of_two_of_which_one_was_captured,
         stamps_that_are_a_little_early,
         equal_broadcasts_that_are_given_in_the_moment_they_are_made,
+        a_trail_over_a_node_that_was_not_captured,
     ):
         tell(story)
     return story.tables(spark, tmp_path_factory.mktemp("small"))
@@ -479,3 +490,8 @@ def test_clocks_are_not_corrected_for_a_stamp_that_is_a_little_early(found_hops)
 def test_copies_of_one_moment_come_behind_what_they_are_copies_of(tables):
     rows = {(row.occurrence, row.tap) for row in tables.messages.where("identity_key = 'TO.ALL'").collect()}
     assert rows == {(number, tap) for number in range(2) for tap in ("actor_in", "hub_out")}
+
+
+def test_who_else_sent_to_a_node_that_was_not_captured_nobody_knows(tables):
+    (row,) = tables.messages.where("correlation_key = 'uncaptured' and node_key = 'M1'").collect()
+    assert (row.trail_order, [each.node_key for each in row.trail]) == ("ambiguous", ["M1", "MX", "M2", "MX"])

@@ -59,7 +59,8 @@ def find_order(nodes: Sequence[str], senders: Mapping[str, Collection[str]]) -> 
 
     Args:
         nodes: the names of its entries, as they stand on the wire.
-        senders: for each node who was seen to send to it in this flow; itself, if it was seen to repeat itself.
+        senders: for each node at which it was seen what came, who sent to it in this flow; itself, if it was seen to repeat
+            itself. Nobody else has sent to such a node.
 
     >>> find_order("CABD", {"D": "C", "C": "B", "B": "A"})
     Order(verdict='restored', places=(1, 2, 0, 3))

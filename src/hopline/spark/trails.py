@@ -181,5 +181,9 @@ def _pairs(seen: DataFrame) -> DataFrame:
             ),
         )
     )
-    pairs = sf.slice(sf.array_distinct(sf.concat(names, sf.col("short"), sf.col("repeated"))), 1, MOST_PAIRS)
-    return facts.where(sf.col("longest") >= SHORTEST).select("correlation_key", pairs.alias("pairs"))
+    # That a node was sent to by somebody does not mean by nobody else, unless it was seen what comes to it.
+    listens = sf.transform("named", lambda pair: pair["receiver"])
+    short = sf.filter("short", lambda pair: sf.array_contains(listens, pair["receiver"]))
+    pairs = sf.slice(sf.array_distinct(sf.concat(sf.col("named"), short, sf.col("repeated"))), 1, MOST_PAIRS)
+    facts = facts.where(sf.col("longest") >= SHORTEST).withColumn("named", names)
+    return facts.select("correlation_key", pairs.alias("pairs"))

@@ -210,6 +210,7 @@ def test_a_stream_sends_what_comes(spark, orders, tmp_path):
             spark.readStream.schema("identity string, body binary")
             .parquet(str(place))
             .writeStream.format("hopline")
+            .queryName("orders")
             .option("peers", receiver.address)
             .option("until", "handled")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))

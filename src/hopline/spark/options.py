@@ -81,7 +81,8 @@ _SINK_NAMES: Final = (
     "rate",
     "tasks",
     "path",
-    "checkpointLocation",  # Spark's own, of a stream
+    "checkpointLocation",  # Spark's own, of a stream; so is its name
+    "queryName",
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_SHOWN: Final = 100

@@ -117,6 +117,7 @@ def test_a_filter_says_itself_what_is_wrong_in_one_line():
 def test_a_sink_needs_to_know_where_to_send():
     assert read_sink_options({"peers": "tcp://a:1, tcp://b:2"}) == SinkOptions(peers=("tcp://a:1", "tcp://b:2"))
     assert read_sink_options({"cluster": "tcp://a:1", "checkpointLocation": "x"}).cluster == ("tcp://a:1",)
+    assert read_sink_options({"peers": "tcp://a:1", "queryname": "orders"}) == SinkOptions(peers=("tcp://a:1",))
     assert read_sink_options({"config": "hopline.toml", "until": "HANDLED"}).until == "handled"
 
 

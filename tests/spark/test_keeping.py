@@ -26,12 +26,12 @@ def twice(rows):
 @pytest.mark.parametrize("place", ["memory", "disk"])
 def test_what_is_kept_is_worked_out_once(rows, tmp_path, place):
     keep = in_memory if place == "memory" else on_disk(lambda name: str(tmp_path / name), "snappy")
-    kept = keep("some", rows)
+    kept = keep("some [1] {a} *", rows)
     assert kept.schema == rows.schema
     first, second = twice(kept)
     assert first == second
     assert len(first) == 3
-    assert [file.name for file in tmp_path.iterdir()] == ([] if place == "memory" else ["some"])
+    assert [file.name for file in tmp_path.iterdir()] == ([] if place == "memory" else ["some [1] {a} *"])
 
 
 def test_without_keeping_it_is_worked_out_at_each_mention(rows):

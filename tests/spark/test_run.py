@@ -166,13 +166,14 @@ def flows_in(tables):
 
 
 def test_what_is_no_message_fails_nothing(pipeline, tmp_path):
+    tables = tmp_path / "x[1] {a,b} *? \\t"  # which would be a pattern to Spark
     tell(tmp_path / "c", b"flow", junk=3)
-    summary = pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"messages"})).run()
+    summary = pipeline(tmp_path / "c", tables, only=frozenset({"messages"})).run()
     assert (summary.read, summary.rejected, summary.tables["rejects"].rows) == (7, 3, 3)
-    assert {row["code"] for row in rows_of(tmp_path / "t", "rejects")} == {"WIRE_UNKNOWN_FORMAT"}
+    assert {row["code"] for row in rows_of(tables, "rejects")} == {"WIRE_UNKNOWN_FORMAT"}
     tell(tmp_path / "c", b"more", junk=1)
-    assert pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"messages"})).run().tables["rejects"].rows == 4
-    assert len(rows_of(tmp_path / "t", "rejects")) == 4
+    assert pipeline(tmp_path / "c", tables, only=frozenset({"messages"})).run().tables["rejects"].rows == 4
+    assert len(rows_of(tables, "rejects")) == 4
 
 
 def test_what_was_left_out_is_made_up_for(pipeline, tmp_path):

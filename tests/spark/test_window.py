@@ -17,7 +17,7 @@ EVER = Span(0, 2**62)
 @pytest.fixture
 def staged(spark, tmp_path):
     """A disk with a shelf of what a world has left, in several parts; and the world."""
-    world, disk = made(spark), Disk(tmp_path)
+    world, disk = made(spark), Disk(tmp_path / "x[1] {a}")  # a pattern, to who takes it for one
     stage(find_news(world.path, share_bytes=16 * 1024), spark, disk, "new", "r1", bodies=True)
     return disk, world
 

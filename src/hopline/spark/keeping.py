@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 
+from hopline.spark.shelves import reader_of
+
 Keep = Callable[[str, DataFrame], DataFrame]
 """Writes rows under a name, and gives back what was written."""
 
@@ -42,6 +44,6 @@ def on_disk(folder: Callable[[str], str], compression: str) -> Keep:
 
     def keep(name: str, rows: DataFrame) -> DataFrame:
         rows.write.option("compression", compression).parquet(folder(name))
-        return rows.sparkSession.read.schema(rows.schema).parquet(folder(name))
+        return reader_of(rows.sparkSession, rows.schema).parquet(folder(name))
 
     return keep

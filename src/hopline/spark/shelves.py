@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType, StructField, StructType
 
@@ -49,7 +49,14 @@ def read(spark: SparkSession, disk: Disk, shelf: str, schema: StructType, days: 
     paths = [str(disk.path_of(folder)) for day in days if disk.exists(folder := folder_of(shelf, day))]
     if not paths:
         return nothing(spark, whole)
-    return spark.read.schema(whole).option("basePath", str(disk.path_of(shelf))).parquet(*paths)
+    return reader_of(spark, whole).option("basePath", str(disk.path_of(shelf))).parquet(*paths)
+
+
+def reader_of(spark: SparkSession, schema: StructType) -> DataFrameReader:
+    """What reads folders of Parquet by their very names, though there may be brackets or stars in them."""
+    # Else Spark takes each path for a pattern. It has this option for its own commands, and does not document it; to escape
+    # what means something in a pattern works too, but the list of that is Hadoop's.
+    return spark.read.schema(schema).option("__globPaths__", "false")
 
 
 def nothing(spark: SparkSession, schema: StructType) -> DataFrame:

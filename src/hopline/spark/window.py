@@ -137,7 +137,8 @@ class Window:
         self._disk.clear(f"{passing}-sifted")
         work = []
         if shelves.rows_in(self._disk, passing):
-            work.append(self._change("occurrence", renumbered(rows, self._spark.read.schema(found.schema).parquet(path))))
+            again = shelves.reader_of(self._spark, found.schema).parquet(path)
+            work.append(self._change("occurrence", renumbered(rows, again)))
         if any(part.first_format in OLD_FORMATS for part in self._parts):
             work.append(self._change("trail", reread(rows)))
         must = [place for place, target in enumerate(self._targets) if not target.is_one_whole]

@@ -1,7 +1,8 @@
 """Letters: rows become messages. Which columns say what, and what a row must be like.
 
     identity          what the message is; or identity_key, its printable twin
-    version           a number from 0 to 65535; 1 if there is no such column
+    version           a number from 0 to 65535; 1 if there is no such column. Null is refused: in a capture it stands where a
+                      version is no number, as v3 and v4 may have it
     partition         or partition_key
     body              the payload, as bytes; with body_kept beside it, as captures have it, it must be whole
     correlation_id    the flow, or correlation_key. By default the fingerprint of the message (`flow/fingerprint.py`) as a
@@ -72,6 +73,7 @@ _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
 }
 _POINTS: Final = "callback_points"
 _POINTS_TYPE: Final = MESSAGES.schema[_POINTS].dataType.simpleString()
+_NO_VERSION: Final = "version is null, as where it was no number (v3 and v4): leave the row out, or give it a number"
 _OF_NODES: Final = (b"KINO.", b"HOPLINE.")
 _LONGEST_TTL_MS: Final = (2**63 - 1) // TICKS_PER_MS
 _LEFT_ALONE: Final = {*CAPTURED.names, *MESSAGES.names}
@@ -101,6 +103,8 @@ class Letters:
             for name, read, value in zip(names, readers, row, strict=True):
                 if value is not None:
                     fields[name] = read(value)
+                elif name == "version":  # 1 would make another type of it, and it would go to another actor
+                    _refuse_row(_NO_VERSION)
             yield _message(fields)
 
 

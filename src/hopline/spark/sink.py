@@ -6,8 +6,8 @@
 Theory of operation. Each task has a node of its own, from its first row to its last; a bounded number of rows is under way
 at once, in the order of the rows; only the first one goes alone, as the way has to be found. A row is done when its receipt
 has come: from the node that it reached, or from the actor that has handled it. If that node was lost, or had no room, it is
-sent again while its time lasts. One row that is not confirmed in time ends the task: no more is sent, what is under way is
-waited for, and the error says how many.
+sent again while its time lasts, after longer and longer pauses. One row that is not confirmed in time ends the task: no more
+is sent, what is under way is waited for, and the error says how many.
 
 So it is at least once: Spark runs a task again that has failed, and a stream a batch. Both send the same rows, and the same
 row has the same correlation id each time (`letters.py`), so that an actor with `drop_copies_seconds` handles it once.
@@ -43,8 +43,10 @@ from hopline.wire import Message
 _AGAIN: Final = {"PEER_LOST", "OVERFLOW", "NO_ROUTE", "CLOSED"}
 """Bad ends that are of the moment: another node may take the message, or the same one later."""
 
-_PAUSE_S: Final = 0.05
-"""Before a message is sent again."""
+_STEP_S: Final = 0.05
+_MOST_STEPS: Final = 20
+"""Before a message is sent again there is a pause: of one step, then of twice as many as before, up to a second. A task may
+have thousands of messages under way, and who has no room has none for all of them at every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ async def _send(messages: AsyncIterator[Message], options: SinkOptions) -> int:
                     if post.unconfirmed:
                         break
                     await post.send(message)
+                await post.wait_until_due()  # or the next task, whose first row never waits, would be too early
         except ExceptionGroup as group:
             raise group.exceptions[0] from None  # the others are what followed from it
         post.check()
@@ -170,8 +173,7 @@ class Post:
     async def send(self, message: Message) -> asyncio.Task[None]:
         """Send a message as soon as it is due and there is room; returns what ends when it is known what came of it."""
         self._check_domain(message)
-        if self._options.rate is not None:
-            await asyncio.sleep(self._due - self._loop.time())
+        await self.wait_until_due()
         await self._room.acquire()
         self.sent += 1
         task = self._under_way.create_task(self._deliver(message))
@@ -179,6 +181,11 @@ class Post:
         if self._options.rate is not None:
             self._due = self._loop.time() + 1 / self._options.rate  # from now: what was held up is not made up for
         return task
+
+    async def wait_until_due(self) -> None:
+        """Wait until the rate, if there is one, allows another message."""
+        if self._options.rate is not None:
+            await asyncio.sleep(self._due - self._loop.time())
 
     def check(self) -> None:
         """Raise SparkError SPARK_NOT_CONFIRMED if not all was confirmed. To be asked when nothing is under way."""
@@ -191,17 +198,21 @@ class Post:
     async def _deliver(self, message: Message) -> None:
         left = self._options.timeout
         deadline = self._loop.time() + left
+        pause = 1
         try:
             while True:
                 try:
                     await self._node.deliver_message(message, until=self._options.until, timeout=left)
                 except DeliveryError as error:
                     # In steps: messages that wait equally long share a timer.
-                    left = ceil((deadline - self._loop.time()) / _PAUSE_S) * _PAUSE_S - _PAUSE_S
-                    if left <= 0 or isinstance(error, RemoteError) or error.code not in _AGAIN:
+                    steps = ceil((deadline - self._loop.time()) / _STEP_S)
+                    if steps <= 1 or isinstance(error, RemoteError) or error.code not in _AGAIN:
                         self._note(message, error)
                         return
-                    await asyncio.sleep(_PAUSE_S)
+                    pause = min(pause, steps - 1)  # the last step is for the last try
+                    left = (steps - pause) * _STEP_S
+                    await asyncio.sleep(pause * _STEP_S)
+                    pause = min(2 * pause, _MOST_STEPS)
                 else:
                     return
         finally:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from hopline.spark.options import SinkOptions, read_sink_options
 from hopline.spark.sink import NetworkStreamWriter, NetworkWriter, Post
 from hopline.testing import MemoryNetwork, MemoryTransport
 from hopline.wire import Message
+from tests.spark.receiver import Receiver
 
 
 @message("POST.ITEM")
@@ -43,14 +45,18 @@ class Taker(Actor):
 
 
 class Times(Tap):
-    """When each message left the hub."""
+    """When each message left the hub, and when so many have."""
 
-    def __init__(self):
+    def __init__(self, count=0):
         self.sent = []
+        self.are_enough = asyncio.Event()
+        self._count = count
 
     def on_message(self, point, message, frames, payload):
         if point == "hub_out":
             self.sent.append(time.monotonic())
+            if len(self.sent) == self._count:
+                self.are_enough.set()
 
 
 def item(number, **fields):
@@ -198,6 +204,20 @@ def test_a_route_may_come_later_but_not_too_late():
     run(test)
 
 
+def test_who_tries_again_waits_longer_each_time():
+    async def test(world):
+        times = Times(4)
+        async with world.sender("a", taps=[times]) as sender:
+            sending = asyncio.create_task(post_all(sender, 1, timeout=20.0))
+            await times.are_enough.wait()
+            async with world.node("a", Taker()):
+                (await sending).check()
+        for number, (before, after) in enumerate(pairwise(times.sent[:4])):
+            assert after - before >= 0.05 * 2**number - 0.002
+
+    run(test)
+
+
 def test_answers_come_back_and_end_here():
     @message("POST.TAKEN")
     class Taken(Payload):
@@ -272,6 +292,15 @@ def test_an_address_that_cannot_be_is_said_at_once(writer, option, address):
 )
 def test_addresses_of_all_forms(option, address):
     NetworkWriter(read_sink_options({option: address}), SCHEMA, overwrite=False)
+
+
+def test_a_rate_is_kept_by_many_tasks_of_one_row():
+    with Receiver(Taker()) as receiver:
+        writer = NetworkWriter(read_sink_options({"peers": receiver.address, "rate": "5"}), SCHEMA, overwrite=False)
+        began = time.monotonic()
+        for _ in range(2):
+            writer.write(iter([ROWS]))
+        assert time.monotonic() - began >= 2 / 5 - 0.004
 
 
 @pytest.mark.parametrize(("option", "words"), [("peers", "nobody answers at"), ("cluster", "no node is known through")])

@@ -79,7 +79,8 @@ class TableSummary(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True):
     """What was done. If there was nothing new, nothing is changed: then `run` is the last one that did something.
 
-    `gone` are segments that were deleted before they were read. They do not count as taken: if they come back, they are new.
+    `gone` are segments that were deleted before they were read, or were cut short. They do not count as taken: if they come
+    back, they are new.
     `unfinished` are those that stop before their end, though nobody writes to them any more, and why: a copy that is not
     complete, a writer that was killed. What is whole of them is taken, and the rest when it comes.
     `unchecked` are signatures among what was read that nobody judged, as no keys were given. No later run makes up for that.

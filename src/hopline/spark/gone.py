@@ -1,4 +1,4 @@
-"""Segments that were gone when they were to be read: deleted after somebody had seen them.
+"""Segments that were gone when they were to be read: deleted, or cut short, after somebody had seen them.
 
 What is new is read several times and by many tasks, so a segment may be there for one of them and not for the next. The
 tasks tell, and the driver hears of it when their job is done. Then the segment counts as not read at all: what others have

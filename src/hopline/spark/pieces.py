@@ -52,7 +52,7 @@ ROWS_AT_ONCE: Final = 32 * 1024
 rows are wide. For that a worker takes some 420 MiB instead of 330."""
 
 NOT_FOUND: Final = "CAPTURE_NOT_FOUND"
-"""The problem that a segment was deleted before it was read."""
+"""The problem that a segment was deleted before it was read, or is not as long any more as it was when that was planned."""
 
 _EMPTY: Final = "it is empty"
 _NO_END: Final = "its end mark is missing"
@@ -208,6 +208,9 @@ class PieceReading:
         name = self._piece.segment
         try:
             with _opened(self._folder, name) as (source, size, is_sealed):
+                if size < self._piece.end:  # segments only grow: this one is just copied again over itself
+                    self.problems.append(Problem(NOT_FOUND, name, "it is shorter than it was when the work was planned"))
+                    return
                 extents = list(self._extents(source, size, is_sealed=is_sealed))
                 if not extents:
                     return
@@ -225,7 +228,6 @@ class PieceReading:
     def _extents(self, source: pa.NativeFile, size: int, *, is_sealed: bool) -> Iterator["_Extent"]:
         """The bytes of the file that are read: its first message, and those of the piece."""
         _, base, start, stop, end = self._piece
-        end = min(end, size)
         if is_sealed and end == size:
             end = _whole_end(source, base, end, is_sealed=True).end
         if base == start == 0 and stop >= end and self._times == Times():

@@ -219,7 +219,7 @@ def _known_before(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _rejects_of(folder: Folder, problems: Iterable[Problem]) -> pa.RecordBatch:
     """Rows that say what of a segment could not be read: seen when the segment was begun, at the byte where it broke.
 
-    That a segment was deleted is no row: it would say so of every one that nobody keeps any more.
+    That a segment was gone is no row: it would say so of every one that nobody keeps any more.
     """
     rows = []
     for problem in problems:

@@ -206,6 +206,23 @@ def test_a_deleted_segment_is_a_problem_and_not_an_error(tmp_path):
     assert whole_end(segment) is None
 
 
+@pytest.mark.parametrize("share_bytes", [1000, HUGE])
+@pytest.mark.parametrize("end", ["arrows", "open"])
+def test_a_segment_that_is_shorter_than_it_was_is_as_if_it_was_deleted(tmp_path, share_bytes, end):
+    """It is copied again in place: what is there of it is read when it is planned anew."""
+    file = make_segment(tmp_path, BATCHES, seal="closed" if end == "arrows" else None)
+    data, planned = file.read_bytes(), plan(tmp_path, share_bytes)
+    for size in (0, 10, len(data) - 3000, len(data) - 1):
+        file.write_bytes(data[:size])
+        rows, problems = read(tmp_path, planned)
+        assert rows == []
+        assert {(problem.code, problem.segment) for problem in problems} == {("CAPTURE_NOT_FOUND", file.stem)}
+        assert {problem.reason for problem in problems} == {"it is shorter than it was when the work was planned"}
+        assert numbers(tmp_path, plan(tmp_path, share_bytes)) in ([], ROWS[:5], ROWS[:6], ROWS[:26], ROWS)
+    file.write_bytes(data)
+    assert numbers(tmp_path, planned) == ROWS
+
+
 def test_a_disk_that_fails_is_an_error(tmp_path):
     make_segment(tmp_path, BATCHES)
     disk = Disk(tmp_path)

@@ -1,5 +1,6 @@
 """The table `signatures`: an audit, and keys that show nowhere."""
 
+from base64 import b64encode
 from collections import Counter
 
 import pytest
@@ -7,6 +8,7 @@ from pyspark.sql import functions as sf
 
 from hopline.security import Keyring
 from hopline.spark import signatures
+from hopline.spark.news import find_news
 from hopline.spark.tables import SIGNATURES
 from hopline.wire import decode
 from tests.spark import reference as real
@@ -55,6 +57,26 @@ def test_no_key_is_in_a_plan(spark):
     for key in (key for domain in DOMAINS for key in domain.keys):
         assert key.decode() not in plans
         assert key.hex() not in plans.lower()
+
+
+def as_base64(key):
+    """How a key looks within base64, wherever it begins there."""
+    for before in range(3):
+        text = b64encode(bytes(before) + key).decode()
+        yield text[-(-before * 8 // 6) : (before + len(key)) * 8 // 6]
+
+
+def test_no_key_is_in_a_log_that_has_everything(spark, caplog):
+    world = made(spark)
+    news = find_news(world.path)
+    caplog.set_level("DEBUG")
+    caplog.clear()
+    signatures.judge(world.records, DOMAINS)
+    news.verdicts(spark, DOMAINS)
+    spark.range(1)
+    assert "Command to send: " in caplog.text  # of all else
+    for key in (key for domain in DOMAINS for key in domain.keys):
+        assert not any(text in caplog.text for text in (key.decode(), key.hex(), *as_base64(key)))
 
 
 def test_the_reference_network_signed_well(spark, reference):

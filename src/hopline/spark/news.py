@@ -31,7 +31,7 @@ from hopline.spark.options import Mode, Options
 from hopline.spark.parts import Written
 from hopline.spark.pieces import NOT_FOUND, PieceReading, Share, Times, shares
 from hopline.spark.rows import OnGone, Rows, nobody
-from hopline.spark.signatures import RECORD_COLUMNS, VERDICTS, judge_batches
+from hopline.spark.signatures import RECORD_COLUMNS, VERDICTS, judge_batches, keys_unlogged
 from hopline.spark.state import Layer, cut, join
 from hopline.wire import TtlUnit
 
@@ -140,7 +140,8 @@ class News:
         def read_verdicts(work: Work) -> Iterator[pa.RecordBatch]:
             return judge_batches(_records(path, work, nobody if gone is None else gone.add), known)
 
-        return self._read(spark, read_verdicts, VERDICTS)
+        with keys_unlogged():
+            return self._read(spark, read_verdicts, VERDICTS)
 
     def _rows(
         self, spark: SparkSession, mode: Mode, columns: tuple[str, ...], where: Filter, gone: Gone | None

@@ -13,9 +13,13 @@ and a valid one of the scheme `full` that came from outside (its nonce, as the s
     replayed          valid, and this node has got the same signature before. The scheme `kino` has nothing to tell by
 
 Keys travel to the workers inside the pickled function. They are in no plan, log or page: those show the function's name.
+It is handed to Spark `with keys_unlogged()`, as Python's end of the way to the JVM logs all that it sends, if asked to.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -101,7 +105,28 @@ def judge(records: DataFrame, domains: Iterable[Domain] | None = None) -> DataFr
     def judge_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return judge_batches(batches, known)
 
-    return records.select(*RECORD_COLUMNS).mapInArrow(judge_records, _spark_schema())
+    with keys_unlogged():
+        return records.select(*RECORD_COLUMNS).mapInArrow(judge_records, _spark_schema())
+
+
+@contextmanager
+def keys_unlogged() -> Iterator[None]:
+    """Have nothing logged of what goes to the JVM meanwhile: a function that is handed to Spark here holds keys."""
+    # By name, as the level of one may be set apart from that of `py4j`; and one thread at a time, as it is of all of them.
+    with _unlogged:
+        before = {name: logging.getLogger(name).level for name in _SENDERS}
+        try:
+            for name in _SENDERS:
+                logging.getLogger(name).setLevel(max(logging.getLogger(name).getEffectiveLevel(), logging.INFO))
+            yield
+        finally:
+            for name, level in before.items():
+                logging.getLogger(name).setLevel(level)
+
+
+_unlogged: Final = Lock()
+_SENDERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+"""Who logs each command at the level DEBUG."""
 
 
 def signatures(verdicts: DataFrame) -> DataFrame:

@@ -174,7 +174,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Taken().to_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much is taken at once, by the options."""
+        """How much is taken at once, by the options. Spark has no limit of both: that of bytes stands for both of ours."""
         options = self._rows.options
         if options.max_bytes is not None:
             return ReadMaxBytes(options.max_bytes)
@@ -189,7 +189,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         segments = self._list() if self._target is None else self._target
         taken = Taken.read(start).only(segments)
         is_new = False
-        for stretch, found in _within(self._news(segments, taken), limit):
+        for stretch, found in _within(self._news(segments, taken), limit, self._rows.options.max_files):
             taken.take(stretch.segment, found)
             is_new = True
         return taken.to_offset() if is_new else start
@@ -225,10 +225,13 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield new
 
 
-def _within(news: Iterable[New], limit: ReadLimit) -> Iterator[New]:
-    """The first news that a limit allows: one at least, or the stream would stand still."""
-    most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else _NO_LIMIT
-    most_files = limit.max_files if isinstance(limit, ReadMaxFiles) else _NO_LIMIT
+def _within(news: Iterable[New], limit: ReadLimit, max_files: int | None) -> Iterator[New]:
+    """The first news that a limit allows, and so many files beside one of bytes: one at least, or the stream would stand."""
+    most_bytes = most_files = _NO_LIMIT
+    if isinstance(limit, ReadMaxBytes):
+        most_bytes, most_files = limit.max_bytes, max_files or _NO_LIMIT
+    elif isinstance(limit, ReadMaxFiles):
+        most_files = limit.max_files
     size = 0
     for files, each in enumerate(news, 1):
         size += each.stretch.end - each.stretch.base

@@ -12,7 +12,7 @@ Of a source:
     v3_ttl               ms (default) or ticks: the unit of TTL in v3
     shareBytes           bytes of a capture that one task reads; 64 to 128 MiB, so that all cores have something to do
     maxBytesPerTrigger   of a stream: about so many bytes of a capture are taken at once, in whole segments,
-    maxFilesPerTrigger   or so many segments
+    maxFilesPerTrigger   and so many segments: what comes first ends a batch
 
 Of a sink:
 

@@ -255,6 +255,17 @@ def test_limits_take_segments_in_their_order(tmp_path):
     assert stream.batch(ReadMaxBytes(1)) == []
 
 
+@pytest.mark.parametrize(("sizes", "files", "taken"), [(2, 9, [2, 2, 1]), (9, 2, [2, 2, 1]), (1, 2, [1] * 5)])
+def test_of_two_limits_the_one_that_comes_first_ends_a_batch(tmp_path, sizes, files, taken):
+    """So many segments' bytes, and so many segments."""
+    made = [make_segment(tmp_path, [records(1, 1)], number=number) for number in range(1, 6)]
+    most_bytes = sizes * made[0].stat().st_size
+    stream = Stream(tmp_path, maxBytesPerTrigger=str(most_bytes), maxFilesPerTrigger=str(files))
+    limit = stream.reader.getDefaultReadLimit()
+    assert [len(stream.batch(limit)) for _ in taken] == taken
+    assert stream.batch(limit) == []
+
+
 def test_the_limit_is_an_option(tmp_path):
     assert Stream(tmp_path).reader.getDefaultReadLimit() == ALL
     assert Stream(tmp_path, maxBytesPerTrigger="5").reader.getDefaultReadLimit() == ReadMaxBytes(5)

@@ -10,7 +10,8 @@ Of a source:
     taps                 names of taps with commas between
     since, until         the earliest time, and the time before which a message was seen: ISO, or nanoseconds since 1970
     v3_ttl               ms (default) or ticks: the unit of TTL in v3
-    shareBytes           bytes of a capture that one task reads; 64 to 128 MiB, so that all cores have something to do
+    shareBytes           bytes of a capture that one task reads; 64 to 128 MiB, so that all cores have something to do. Never
+                         so few that there would be more than about ten thousand tasks
     maxBytesPerTrigger   of a stream: about so many bytes of a capture are taken at once, in whole segments,
     maxFilesPerTrigger   and so many segments: what comes first ends a batch
 

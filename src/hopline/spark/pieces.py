@@ -41,6 +41,10 @@ _SMALL_SHARE, _LARGE_SHARE = 64 * _MIB, 128 * _MIB
 them, as much as Spark reads of any file. A task costs some 25 ms, half of it in Python, and more in the JVM, whatever it
 reads: all fields of v6 took 3.8 us a message with large shares, and 4.0 with small ones."""
 
+_MOST_SHARES: Final = 10_000
+"""About so many there are, however small they are asked to be: the tasks cost four minutes of CPU then, as above, and more
+would cost the driver its memory, which knows each of them."""
+
 _FILE_COST: Final = 64 * 1024
 """Opening a file takes as long as reading so many bytes of one: about a millisecond."""
 
@@ -106,11 +110,14 @@ def shares(stretches: Iterable[Stretch], share_bytes: int | None = None) -> list
 
     Args:
         stretches: what is to be read.
-        share_bytes: about so much of it is a share; by default `usual_share`.
+        share_bytes: about so much of it is a share, but no less than makes `_MOST_SHARES`; by default `usual_share`.
     """
     stretches = list(stretches)
+    size = sum(stretch.end - stretch.base for stretch in stretches)
     if share_bytes is None:
-        share_bytes = usual_share(sum(stretch.end - stretch.base for stretch in stretches), os.cpu_count() or 1)
+        share_bytes = usual_share(size, os.cpu_count() or 1)
+    else:
+        share_bytes = max(share_bytes, (size + len(stretches) * _FILE_COST) // _MOST_SHARES)
     found: list[Share] = []
     pieces: list[Piece] = []
     cost = 0

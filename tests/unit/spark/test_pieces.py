@@ -81,6 +81,13 @@ def test_small_segments_are_put_together_and_keep_their_order(tmp_path):
     assert len(read(tmp_path, planned)[0]) == 600
 
 
+@pytest.mark.parametrize(("count", "size", "share_bytes"), [(1, 1_000_000, 1), (20_000, 1000, 1000)])
+def test_there_is_an_end_to_how_many_shares_there_are(tmp_path, count, size, share_bytes):
+    make_segment(tmp_path, BATCHES)
+    (segment,) = open_capture(str(tmp_path)).segments()
+    assert 5000 < len(shares([Stretch(segment, 0, size)] * count, share_bytes)) <= 10_000
+
+
 def test_nothing_to_read_is_one_empty_share():
     assert shares([], 100) == [Share(())]
 

@@ -6,7 +6,8 @@
     partition         or partition_key
     body              the payload, as bytes; with body_kept beside it, as captures have it, it must be whole
     correlation_id    the flow, or correlation_key. By default the fingerprint of the message (`flow/fingerprint.py`) as a
-                      GUID: the same row gives the same flow each time, and so do two rows that say the same
+                      GUID: the same row gives the same flow each time, and so do two rows that say the same, or differ
+                      only in receiver_node, ttl_ms or domain
     receiver          an actor or hub, as bytes with their first byte
     receiver_node     a node, or receiver_node_key
     distribution      unicast or broadcast
@@ -201,7 +202,7 @@ def _read_distribution(value: str) -> Distribution:
 def _read_ttl(value: float) -> int:
     if not 0 <= value <= _LONGEST_TTL_MS:
         _refuse_row(f"ttl_ms is {value:g}, and must be from 0 to {_LONGEST_TTL_MS}")
-    return int(value * TICKS_PER_MS)
+    return max(int(value * TICKS_PER_MS), 1) if value else 0  # less than a tick is little time, and 0 is for ever
 
 
 def _read_points(value: list[dict[str, Any] | None]) -> tuple[MessageType, ...]:

@@ -77,6 +77,17 @@ def test_the_same_row_has_the_same_flow_each_time_and_another_row_another():
     assert message_uid(Message(identity=b"A", version=1, body=b"1")).hex().startswith("5e460d7ae029")
 
 
+def test_where_and_how_long_are_no_part_of_the_flow():
+    """It is documented: rows that differ in nothing else are copies of each other."""
+    rows = {"receiver_node": [b"N1", b"N2", None], "ttl_ms": [1, None, 2], "domain": ["a", None, "b"]}
+    assert len({letter.correlation_id for letter in letters(identity=["A"] * 3, body=[b""] * 3, **rows)}) == 1
+
+
+def test_a_moment_to_live_is_not_for_ever():
+    found = letters(identity=["A"] * 4, body=[b""] * 4, ttl_ms=[0.0, 1e-9, 0.00015, 1.0])
+    assert [letter.ttl_ticks for letter in found] == [0, 1, 1, 10_000]
+
+
 def test_a_whole_table_of_messages_may_be_written():
     points = [
         {"identity_key": "B", "version": 2, "partition_key": "P"},

@@ -172,7 +172,8 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     said = _said(given, _SINK_NAMES)
     if "path" in said:
         _fail("path", 'is not for a sink: rows go to nodes, option("peers", "tcp://127.0.0.1:5101")')
-    if not any(said.get(name) for name in ("peers", "cluster", "config")):
+    peers, cluster = _list(said, "peers"), _list(said, "cluster")
+    if not (peers or cluster or said.get("config")):
         _fail("peers", "must say where nodes are, such as tcp://127.0.0.1:5101; or say cluster or config")
     rate, tasks = _number(said, "rate", 1e9), _count(said, "tasks")
     if tasks and rate is None:
@@ -181,8 +182,8 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     if in_flight > MOST_IN_FLIGHT:
         _fail("inFlight", f"is at most {MOST_IN_FLIGHT}")
     return SinkOptions(
-        peers=_list(said, "peers"),
-        cluster=_list(said, "cluster"),
+        peers=peers,
+        cluster=cluster,
         config=said.get("config", ""),
         keys=said.get("keys", ""),
         plain_tcp=_choice(said, "plain_tcp", ("true", "false"), "false") == "true",

@@ -130,6 +130,7 @@ def test_tasks_share_a_rate():
     ("given", "words"),
     [
         ({}, "peers must say where nodes are"),
+        ({"peers": ",,", "cluster": " , "}, "peers must say where nodes are"),
         ({"path": "x"}, "path is not for a sink"),
         ({"peers": "a", "until": "answered"}, "until is node or handled"),
         ({"peers": "a", "timeout": "0"}, "timeout is a number above 0"),

@@ -22,7 +22,9 @@ Show = Callable[["Console", Any], None]
 
 
 def put(answer: object, show: Show, *, as_json: bool) -> None:
-    """Write one answer, at once. That its reader has gone is no reason to fail."""
+    """Write one answer, at once. That its reader has gone, or that there never was one, is no reason to fail."""
+    if sys.stdout is None:
+        return
     try:
         if as_json or not sys.stdout.isatty():
             sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")

@@ -20,7 +20,7 @@ from hopline.cli.lines import usage_error
 from hopline.cli.looking import SinceOption, UntilOption, query_of
 from hopline.cli.terminal import JsonOption, complaint, failure, put
 from hopline.cli.verify import KeyOption, KeysOption, domains_of
-from hopline.errors import HoplineError
+from hopline.errors import CaptureError, HoplineError
 from hopline.security import Keyring
 from hopline.wire import TtlUnit
 
@@ -37,7 +37,6 @@ before; 2 wrong usage; 130 interrupted.
 """
 
 _USAGE: Final = (
-    "CAPTURE_NOT_FOUND",
     "SPARK_BAD_MASTER",
     "SPARK_NOT_INSTALLED",
     "TABLES_NOT_OURS",
@@ -254,7 +253,11 @@ def _pipeline_of(captures: str, tables: str, asked: "Asked", master: str | None,
     from hopline.spark.run import Pipeline
     from hopline.spark.warehouse import OWN
 
-    open_capture(captures).segments()  # that it is not there, or was not imported yet, is the first thing to say
+    try:
+        open_capture(captures).segments()  # that it is not there, or was not imported yet, is the first thing to say
+    except CaptureError as error:
+        # One that goes away later was no wrong usage: then the run has failed.
+        raise failure(error, code=2 if error.code == "CAPTURE_NOT_FOUND" else 1) from None
     if (Path(captures) / OWN).is_dir():
         raise usage_error(f"{captures} is a folder of tables, and no capture: was it meant the other way round?")
     if master is not None:

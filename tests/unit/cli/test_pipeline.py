@@ -1,5 +1,6 @@
 """hopline pipeline: what can be said before Spark is started."""
 
+import shutil
 import sys
 import time
 from io import StringIO
@@ -153,6 +154,14 @@ def test_a_stream_that_is_drained_says_to_a_person_in_one_line_that_nothing_was_
     monkeypatch.setattr("hopline.cli.pipeline.put", lambda answer, show, **_: said.extend(shown(answer, show)))
     here("pipeline", "stream", *folders, "--until-drained")
     assert said == ["nothing new; the tables are as they were"]
+
+
+def test_a_capture_that_goes_away_while_a_stream_runs_is_a_failed_run(here, folders, monkeypatch):
+    monkeypatch.setattr("hopline.cli.pipeline.put", lambda *_, **__: shutil.rmtree(folders[0]))  # after the first batch
+    result = here("pipeline", "stream", *folders, "--every", "0.1")
+    assert (result.code, result.lines) == (1, [])
+    assert result.errors.startswith("hopline: CAPTURE_NOT_FOUND: ")
+    assert here("pipeline", "stream", *folders, "--every", "0.1").code == 2  # it is not there at the start
 
 
 def test_without_pyspark_it_says_what_to_type(here, folders, monkeypatch):

@@ -119,10 +119,10 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
         "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
     )
     moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"), "untraced", keep)
-    again = messages.where("occurrence > 0").select("message_uid", "hops").distinct()
-    has_again = not again.isEmpty()  # almost never
+    again = messages.where("occurrence > 0").select("message_uid", "hops")
+    has_again = not again.isEmpty()
     if has_again:
-        again = keep("again", again)
+        again = keep("again", again.distinct())
         uneven = keep("uneven", _uneven(traced, again))
         traced = traced.join(uneven, list(_LINK), "left")
         is_uneven = sf.coalesce("is_uneven", sf.lit(col=False)) & sf.col("role").isin("away", "came")

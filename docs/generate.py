@@ -175,6 +175,9 @@ def tables_page() -> str:
         "A `_key` is the printable twin of an id: its text if all of it is printable, else `0x` and hex; receivers are",
         "`hub:` or `actor:` and the text. Empty on the wire is empty here, null is not known. Times are UTC.",
         "",
+        "An id whose own text is `0x` and hex, or begins with `hub:` where others have a byte, has the key of another one:",
+        "two such flows are one flow here. Where there may be any, tell sightings apart by the columns of bytes.",
+        "",
     ]
     for table in (*TABLES, RUNS):
         lines += [f"## {table.name}", "", f"One row is {table.row}.", "", "| column | type | meaning |", "|---|---|---|"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hopline.capture.jsonl import Import
 from hopline.capture.record import DIRECTIONS, Records
 from hopline.capture.writer import CaptureWriter
+from hopline.payload.service import MessageContract, RegisterExternalRoute, RouteRegistration
 from hopline.spark import callbacks, edges, expiries, flows, hops, routes, signatures
 from hopline.spark.moves import MOST_SIGHTINGS
 from hopline.spark.run import Asked, Pipeline
@@ -41,9 +42,13 @@ def odd_messages() -> list[list[bytes]]:
 
 
 def odd_times() -> Records:
-    """Requests and answers between two nodes, each with times from one edge to the other."""
+    """Requests and answers between two nodes, and announcements, each with times from one edge to the other."""
     rows = []
     for number, (begun, ended) in enumerate(product(EDGES, EDGES)):
+        routes = (RouteRegistration(b"\x01A", (MessageContract(1, b"ORDER"),)),)
+        told = RegisterExternalRoute("tcp://n:1", b"%d" % number, routes)
+        said = Message(identity=told.identity, version=1, body=told.write())
+        rows += [(begun, "a", "wire_in", said, ""), (ended, "b", "wire_in", said, "")]
         for source, target in ("ab", "ba"):
             entry = RoutingEntry("tcp://x:1", source.encode())
             message = Message(
@@ -66,6 +71,7 @@ def odd_times() -> Records:
         tap=[row[2] for row in rows],
         frames=[encode(msgspec.structs.replace(row[3], socket_identity=row[4].encode())) for row in rows],
         node=[row[1] for row in rows],
+        body_size=[2**62 for _ in rows],  # so that two of them are too many
     )
 
 

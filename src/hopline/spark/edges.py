@@ -48,7 +48,8 @@ def edges(messages: DataFrame, moves: DataFrame, answers: DataFrame) -> DataFram
     failed = sf.min(sf.when(flow.isNotNull() & has_failed, sf.struct("begun_ns", flow.alias("flow"))))
     first = sf.min(sf.when(flow.isNotNull(), sf.struct("begun_ns", flow.alias("flow"))))
     found = rows.groupBy(*_ENDS).agg(
-        *(sf.sum(name).alias(name) for name in ("messages", "bytes", "errors", "lost", "expired")),
+        *(sf.sum(name).alias(name) for name in ("messages", "errors", "lost", "expired")),
+        sf.try_sum("bytes").alias("bytes"),  # a file may say of a body that was cut whatever it likes
         sf.percentile_approx("took_ms", list(_SHARES.values()), _ACCURACY).alias("shares"),
         sf.array_distinct(sf.array_compact(sf.array(slowest["flow"], failed["flow"], first["flow"]))).alias("exemplars"),
     )

@@ -150,8 +150,8 @@ def _renumbered(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame
         known = each.withColumns({"come_hops": come_hops, "to_node_key": sf.col(node)}).join(numbers, come, "left")
         return known.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*each.columns)
 
-    hops = sf.col("hops")
-    return of(rows, "node_key", sf.when(sf.col("stage") == _AWAY, hops - 1).otherwise(hops)), of(moves, "to_node_key", hops)
+    hops, before = sf.col("hops"), sf.try_subtract("hops", sf.lit(1))  # a stranger may have written the least number
+    return of(rows, "node_key", sf.when(sf.col("stage") == _AWAY, before).otherwise(hops)), of(moves, "to_node_key", hops)
 
 
 def _without_twins(lives: DataFrame, rows: DataFrame) -> DataFrame:

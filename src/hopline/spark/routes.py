@@ -162,8 +162,10 @@ def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame
     said_ns = sf.min(sf.struct(is_others.alias("is_others"), "seen_ns"))["seen_ns"]
     event = ("message_uid", "domain", "number", "said_by")
     in_time = Window.partitionBy(*event).orderBy("seen_ns")
-    is_new = sf.col("seen_ns") - sf.lag("seen_ns").over(in_time) > _SILENCE_NS
-    sightings = sightings.withColumn("is_new", sf.coalesce(is_new, sf.lit(col=False)).cast("int"))
+    before_ns = sf.lag("seen_ns").over(in_time)
+    # What cannot be subtracted is too far apart.
+    is_new = before_ns.isNotNull() & sf.coalesce(sf.try_subtract("seen_ns", before_ns) > _SILENCE_NS, sf.lit(col=True))
+    sightings = sightings.withColumn("is_new", is_new.cast("int"))
     sightings = sightings.withColumn("time", sf.sum("is_new").over(in_time))
     return sightings.groupBy(*event, "time").agg(said_ns.alias("said_ns"))
 

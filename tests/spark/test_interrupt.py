@@ -1,7 +1,8 @@
-"""Ctrl-C in a terminal while the pipeline runs: one line, the tables as they were, and nobody left behind."""
+"""Ctrl-C in a terminal, or SIGTERM, while the pipeline runs: one line, the tables as they were, and nobody left behind."""
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -76,15 +77,27 @@ def world(spark, tmp_path_factory):
     return captures, tables
 
 
-@pytest.mark.parametrize(("command", "moment"), [("run", "starting Spark"), ("run", "reading"), ("stream", " tasks")])
-def test_ctrl_c_is_one_line_and_leaves_nothing(world, command, moment):
+@pytest.mark.parametrize(
+    ("command", "moment", "number", "code"),
+    [
+        ("run", "starting Spark", signal.SIGINT, 130),
+        ("run", "reading", signal.SIGINT, 130),
+        ("stream", " tasks", signal.SIGINT, 130),
+        ("run", "reading", signal.SIGTERM, 143),
+        ("stream", " tasks", signal.SIGTERM, 0),
+    ],
+)
+def test_an_interruption_is_one_line_and_leaves_nothing(world, command, moment, number, code):
     captures, tables = world
     before = rows_of(tables, "messages")
     terminal = Terminal("pipeline", command, captures, tables, "--only", "messages")
     terminal.until(moment)
-    terminal.type_ctrl_c()
-    lines, code = terminal.end()
-    assert code == 130, lines
+    if number == signal.SIGINT:
+        terminal.type_ctrl_c()
+    else:
+        terminal.process.send_signal(number)
+    lines, ended = terminal.end()
+    assert ended == code, lines
     assert lines[-1] == "hopline: interrupted: what is not in the tables yet is left for the next run"
     assert len(lines) <= 2, lines  # Java itself may say something when it starts
     until(lambda: not _session(terminal.process.pid), 30, "an end of its processes")

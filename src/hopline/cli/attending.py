@@ -1,4 +1,4 @@
-"""Attending: work has a thread of its own, and the main thread waits for it and for Ctrl-C.
+"""Attending: work has a thread of its own, and the main thread waits for it and for Ctrl-C, or SIGTERM.
 
 Python raises KeyboardInterrupt in the main thread, between any two steps. In the middle of a call to a JVM that leaves a
 connection on which question and answer no longer belong together, and in the middle of a commit half of it. So the main
@@ -8,21 +8,24 @@ it is told may come just before the next thing that it begins.
 The system may hand Ctrl-C to any thread of a process; only the main one acts on it, and a wait without end would go on until
 the work is done. So it looks up now and then.
 
-Who does not want to wait types Ctrl-C once more: then the process ends at once. This file knows no work.
+Who does not want to wait types Ctrl-C once more: then the process ends at once. SIGTERM, by which a machine ends what runs
+on it, is Ctrl-C typed by somebody else. This file knows no work.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from types import FrameType
 from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-INTERRUPTED: Final = 130
-"""The exit code of what SIGINT has ended."""
+INTERRUPTED: Final = 128 + signal.SIGINT
+TERMINATED: Final = 128 + signal.SIGTERM
+"""The exit codes of what these have ended."""
 
 _AGAIN_S: Final = 0.2
 """Between two looks at the work, and between two times that it is told to end."""
@@ -59,11 +62,31 @@ def attended(work: Callable[[], T], *, interrupt: Callable[[], None]) -> T:
 @contextmanager
 def ending() -> Iterator[None]:
     """What is done here is an end: at Ctrl-C the process ends at once, as it would not bear another one."""
-    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    with _handling({number: lambda number, _: os._exit(128 + number) for number in (signal.SIGINT, signal.SIGTERM)}):
+        yield
+
+
+@contextmanager
+def terminable() -> Iterator[threading.Event]:
+    """What is done here ends at SIGTERM as at Ctrl-C: KeyboardInterrupt is raised, and the event is set."""
+    is_terminated = threading.Event()
+
+    def terminate(*_: object) -> None:
+        is_terminated.set()
+        raise KeyboardInterrupt
+
+    with _handling({signal.SIGTERM: terminate}):
+        yield is_terminated
+
+
+@contextmanager
+def _handling(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _do(work: Callable[[], T], done: Future[T]) -> None:

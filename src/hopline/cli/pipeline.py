@@ -1,6 +1,5 @@
 """`hopline pipeline`: captures become tables, once or without end."""
 
-import signal
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from hopline.cli.attending import INTERRUPTED, attended, ending
+from hopline.cli.attending import INTERRUPTED, TERMINATED, attended, ending, terminable
 from hopline.cli.lines import usage_error
 from hopline.cli.looking import SinceOption, UntilOption, query_of
 from hopline.cli.terminal import JsonOption, complaint, failure, put
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """
 Exit codes: 0 all is well, also if some records were no messages; 1 the run failed, and the tables are as they were
-before; 2 wrong usage; 130 interrupted.
+before; 2 wrong usage; 130 interrupted; 143 ended by SIGTERM before all was done.
 """
 
 _USAGE: Final = (
@@ -155,10 +154,11 @@ def stream(
 
     Each time tables are made anew as far as something new touches them, and become visible at once. Every message is in
     them exactly once, however this ends; `hopline pipeline run` may go on where it stopped, and the other way round.
+    SIGTERM is how to end it well: it stops within seconds, and the exit code is 0.
 
     Example:  hopline pipeline stream captures/ tables/ --every 30
     """
-    with _ending_well() as progress:
+    with _ending_well(terminated=TERMINATED if until_drained else 0) as progress:
         from hopline.spark.stream import stream as stream_of
 
         if isnan(every):  # it is in every range
@@ -166,7 +166,6 @@ def stream(
         asked = _asked(since, "", only, keys, key, v3_ttl, bodies=bodies, reach=reach)
         pipeline = _pipeline_of(captures, tables, asked, master, progress)
         end = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: end.set())
 
         def on_batch(summary: "Summary") -> None:
             progress.clear()
@@ -434,14 +433,21 @@ def _few(names: list[str]) -> str:
 
 
 @contextmanager
-def _ending_well() -> Iterator[_Progress]:
-    """What goes wrong is one line on standard error, and the exit code says whose fault it is."""
+def _ending_well(*, terminated: int = TERMINATED) -> Iterator[_Progress]:
+    """What goes wrong is one line on standard error, and the exit code says whose fault it is.
+
+    Args:
+        terminated: the exit code of what SIGTERM has ended.
+    """
     progress = _Progress()
+    code = INTERRUPTED
     try:
-        try:
-            yield progress
-        finally:
-            progress.clear()
+        with terminable() as is_terminated:
+            try:
+                yield progress
+            finally:
+                progress.clear()
+                code = terminated if is_terminated.is_set() else INTERRUPTED
         if progress.is_interrupted:  # too late: all was done
             raise KeyboardInterrupt  # noqa: TRY301 - told below, with those that came in time
     except ModuleNotFoundError as error:
@@ -454,6 +460,6 @@ def _ending_well() -> Iterator[_Progress]:
         raise complaint(f"cannot go on: {error.strerror or error}", code=1) from None
     except KeyboardInterrupt:
         left = "all that was there is in the tables" if progress.is_resting else _LEFT
-        raise complaint(f"interrupted: {left}", code=INTERRUPTED) from None
+        raise complaint(f"interrupted: {left}", code=code) from None
     finally:
         progress.close()

@@ -49,14 +49,14 @@ def run(
 
     Example:  hopline report tables/ -o report.html --title 'Orders, last night' --since 12h
     """
-    query = query_of("", since, until, "ms")
-    if query.since and query.until and query.since >= query.until:
-        raise usage_error(f"--since must be before --until, and {since} is not before {until}")
     if output.is_dir():
         raise usage_error(f"-o must be a file, and {output} is a folder")
     try:
         from hopline.report.making import make_report
 
+        query = query_of("", since, until, "ms")
+        if query.since and query.until and query.since >= query.until:
+            raise usage_error(f"--since must be before --until, and {since} is not before {until}")
         made = make_report(tables, output, title=title, top=top, since=query.since, until=query.until)
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "pyarrow"):

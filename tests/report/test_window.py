@@ -95,8 +95,14 @@ def test_one_end_only(tables, tmp_path, asked, sentence):
 
 def test_it_is_said_where_it_was_found(tables, tmp_path):
     said = sections_of(tables, tmp_path, since=START + MINUTE)["found"]
-    assert "1 message with a time to live 1 arrived too late (of whole hours)." in said
+    assert "1 message with a time to live, 1 arrived too late (of whole hours)." in said
     assert said.count("(of whole hours)") == 2
+
+
+def test_of_an_hour_in_which_the_time_was_empty_nothing_is_said(tables, tmp_path):
+    said = sections_of(tables, tmp_path, since=START + 30 * MINUTE)["found"]
+    assert "There is nothing to tell: " in said
+    assert "of whole hours" not in said
 
 
 def test_nothing_is_said_if_no_time_was_asked_for(tables, tmp_path):

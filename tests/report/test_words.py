@@ -123,7 +123,7 @@ def test_too_late_on_one_way_is_not_too_late_in_all(said):
     made.tell(0.0, 504.0, 2.0)
     made.rows["expiries"] = [{"hour": START, "identity_key": "STOCK.COUNT", "ttl_ms": 200.0, "sent": 1, "late": 1}]
     found = said(made.rows)
-    assert "Of 1 message with a time to live 1 arrived too late." in found["found"]
+    assert "Of 1 message with a time to live, 1 arrived too late." in found["found"]
     assert "too late on that way alone (time to live counts from the first sighting)." in found["services"]
 
 

@@ -14,6 +14,7 @@ from hopline.errors import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SHOWN: Final = {"failed": "latest that failed", "unanswered": "oldest without an answer"}
 _STYLES: Final = {"exception": "red", "pending": "yellow", "ok": "green"}
 
 
@@ -55,9 +56,10 @@ def show_flows(console: "Console", found: dict[str, Any], show: str) -> None:
     from rich.text import Text
 
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found["outcomes"].items()))
-    console.print(f"{found['flows']} flows{': ' if outcomes else ''}{outcomes}; {len(found['shown'])} {show}", markup=False)
+    console.print(f"{found['flows']} flows{': ' if outcomes else ''}{outcomes}", markup=False)
     if not found["shown"]:
         return
+    console.print(f"The {len(found['shown'])} {_SHOWN.get(show, show)}:", markup=False)
     # By hand, and not as a table that fits the terminal: an id that is cut short cannot be copied.
     wide = max(len(row["correlation"]) for row in found["shown"])
     head = (

@@ -147,24 +147,47 @@ def _losses(facts: Facts) -> list[Finding]:
     if "hops" in facts.empty:
         return []
     lost = facts.moves.lost.total()[0]
+    both, sent, *_ = facts.moves.ends.total()
+    doubt = [Finding("note", "losses", _doubt(facts, sent))] if sent else []
     if not lost:
-        both, *_ = facts.moves.ends.total()
         text = "No message was lost between nodes whose captures cover both ends."
-        return [Finding("good", "losses", text)] if both else []
+        return [*doubt, Finding("good", "losses", text)] if both else doubt
     system = facts.moves.lost_system
     of_these = f" ({system:,} of them system traffic)" if system else ""
     they = "it" if lost == 1 else "they"
     text = f"{count(lost, 'message')} got lost between nodes{of_these}: sent, and never seen where {they} should be."
-    return [Finding("bad", "losses", text)]
+    return [Finding("bad", "losses", text), *doubt]
+
+
+def _doubt(facts: Facts, sent: int) -> str:
+    """What may be lost or not."""
+    (one, other), (_, most, _, _) = facts.moves.ends.ordered(by=1)[0]
+    of_these = f", {most:,} of them" if most < sent else ","
+    where = f"from {short(one, 40)} to {'a node that is not known' if other is None else short(other, 40)}"
+    were, they = ("was", "it") if sent == 1 else ("were", "they")
+    left = f"{count(sent, 'message')} {were} seen only where {they} {were} sent{of_these} {where}"
+    return f"{left}: the receiver was not captured, or not all the time, and whether {they} arrived is not known."
 
 
 def _of_whole(unit: Literal["hours", "minutes"], facts: Facts, found: list[Finding]) -> list[Finding]:
-    """Say of numbers that are kept by the hour or minute what they are of, if some time was asked for."""
+    """Say of numbers that are kept by the hour or minute what they are of, if some time was asked for.
+
+    Where nothing at all was seen in that time they are not of it.
+    """
     if not facts.since and not facts.until:
         return found
-    return [
-        Finding(finding.grade, finding.section, f"{finding.text.removesuffix('.')} (of whole {unit}).") for finding in found
-    ]
+    if "messages" in facts.empty and "messages" not in facts.unknown:
+        return []
+    return [Finding(finding.grade, finding.section, _with_bracket(finding.text, f"of whole {unit}")) for finding in found]
+
+
+def _with_bracket(sentence: str, words: str) -> str:
+    """A sentence with some more words in a bracket at its end.
+
+    >>> _with_bracket("3 are late.", "of whole hours"), _with_bracket("3 are late (1 %).", "of whole hours")
+    ('3 are late (of whole hours).', '3 are late (1 %, of whole hours).')
+    """
+    return f"{sentence[:-2]}, {words})." if sentence.endswith(").") else f"{sentence.removesuffix('.')} ({words})."
 
 
 def _expiries(facts: Facts) -> list[Finding]:
@@ -172,8 +195,8 @@ def _expiries(facts: Facts) -> list[Finding]:
     if late or expired:
         said = [f"{late:,} arrived too late"] if late else []
         said += [f"{expired:,} never arrived"] if expired else []
-        return [Finding("bad", "expiries", f"Of {count(sent, 'message')} with a time to live {' and '.join(said)}.")]
-    text = f"Of {count(sent, 'message')} with a time to live none was seen to arrive too late, or not to arrive."
+        return [Finding("bad", "expiries", f"Of {count(sent, 'message')} with a time to live, {' and '.join(said)}.")]
+    text = f"Of {count(sent, 'message')} with a time to live, none was seen to arrive too late, or not to arrive."
     return [Finding("good", "expiries", text)] if sent else []
 
 
@@ -205,7 +228,7 @@ def _signatures(facts: Facts) -> list[Finding]:
         )
     if unsigned := signatures.count("unsigned"):
         whole = signatures.statuses.total()[0]
-        text = f"{unsigned:,} of {count(whole, 'sighting')} of messages as bytes {_is(unsigned)} not signed"
+        text = f"{unsigned:,} of {count(whole, 'sighting')} of messages between nodes {_is(unsigned)} not signed"
         found.append(Finding("note", "signatures", f"{text} ({share(unsigned, whole)})."))
     if unchecked := signatures.count("unchecked"):
         text = f"{count(unchecked, 'sighting')} with a signature that could not be checked."

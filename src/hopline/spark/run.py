@@ -132,6 +132,7 @@ class Asked:
             before = getattr(state.terms, name)
             if value != before:
                 reason = f"these tables were begun {_as_option(name, before)}, and cannot go on {_as_option(name, value)}"
+                reason += ": name another folder for such tables"
                 raise TablesError("TABLES_OTHER_TERMS", reason)
         return state.terms
 

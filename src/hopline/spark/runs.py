@@ -84,7 +84,7 @@ def _nothing(found: Found) -> str:
     if found.rejected:
         return f"none of the {found.rejected} records is a message; the table rejects says why"
     if found.is_bounded:
-        return "nothing was seen between --since and --until"
+        return "nothing was seen in the time that was asked for"
     return "the segments of the capture have no records yet"
 
 

@@ -32,7 +32,7 @@ def test_the_numbers(tables):
         "7 requests of 63 failed (11 %); most often ORDER.PLACE, with ValueError.",
         "4 requests of 63 got no answer (6.3 %).",
         "4 messages got lost between nodes (1 of them system traffic): sent, and never seen where they should be.",
-        "Of 45 messages with a time to live 1 arrived too late and 3 never arrived.",
+        "Of 45 messages with a time to live, 1 arrived too late and 3 never arrived.",
         "5 sightings with a signature that is not of its domain's key: forged, or changed on the way.",
         "1 sighting of valid messages that were seen there before: replayed.",
     ]
@@ -41,7 +41,7 @@ def test_the_numbers(tables):
 def test_signatures_are_counted_as_what_they_are(tables):
     """The table has sightings, of which a message has two or more, and not all of them are on a network."""
     said = [finding.text for finding in findings(read_facts(tables, top=3)) if finding.section == "signatures"]
-    assert "20 of 121 sightings of messages as bytes are not signed (17 %)." in said
+    assert "20 of 121 sightings of messages between nodes are not signed (17 %)." in said
     assert "3 sightings with a signature that could not be checked." in said
 
 
@@ -59,9 +59,29 @@ def test_all_is_well(tmp_path, orders, sentence):
     assert good == [
         sentence,
         "No message was lost between nodes whose captures cover both ends.",
-        "Of 2 messages with a time to live none was seen to arrive too late, or not to arrive.",
+        "Of 2 messages with a time to live, none was seen to arrive too late, or not to arrive.",
         "All signatures that could be checked are valid, in 2 sightings.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("to", "sentence"),
+    [
+        ([], None),
+        (["bank"], "1 message was seen only where it was sent, from shop to bank: "),
+        ([None], "1 message was seen only where it was sent, from shop to a node that is not known: "),
+        (["bank", "bank", "post"], "3 messages were seen only where they were sent, 2 of them from shop to bank: "),
+    ],
+)
+def test_what_came_or_not_is_no_good_news(tmp_path, to, sentence):
+    shop = Shop()
+    shop.ask(0.0, 5.0)
+    for node in to:
+        shop.move(10.0, None, "shop", node, "PAY", "flow", b"1")
+    doubts = [text for text in texts(found(tmp_path, shop.rows)) if "seen only where" in text]
+    they = "it" if len(to) == 1 else "they"
+    rest = f"the receiver was not captured, or not all the time, and whether {they} arrived is not known."
+    assert doubts == ([f"{sentence}{rest}"] if sentence else [])
 
 
 @pytest.mark.parametrize(

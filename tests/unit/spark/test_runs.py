@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 15, 18, tzinfo=UTC)
         ("messages", 0, Found(0, 0), "no segments"),
         ("flows", 0, Found(3, 0), "no records yet"),
         ("flows", 0, Found(3, 7), "none of the 7 records is a message"),
-        ("flows", 0, Found(3, 0, is_bounded=True), "between --since and --until"),
+        ("flows", 0, Found(3, 0, is_bounded=True), "in the time that was asked for"),
         ("rejects", 5, Found(3, 0), "every record is a message"),
         ("rejects", 0, Found(0, 0), "no segments"),
         ("expiries", 5, Found(3, 0), "no message has a TTL"),

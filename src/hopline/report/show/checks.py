@@ -197,7 +197,9 @@ def losses(facts: Facts, top: int) -> Html:
         return section("losses", title, lead, empty(facts.empty["hops"]))
     lost = facts.moves.lost.ordered()
     if not lost:
-        return section("losses", title, lead, empty("nothing was lost between nodes that were captured"))
+        _, sent, *_ = facts.moves.ends.total()
+        doubt = f"; of {count(sent, 'message')} it is not known, as only the sender was captured" if sent else ""
+        return section("losses", title, lead, empty(f"nothing was lost between nodes that were captured{doubt}"))
     rows = [
         (
             joined(key(one), " → ", key(other)),

@@ -94,9 +94,9 @@ def _header(facts: Facts, title: str) -> Html:
         when = joined("Seen from ", tag("b", first), " to ", tag("b", last), f" UTC ({took}).")
     asked = ""
     if facts.since or facts.until:
-        since = moment(facts.since, digits=0) if facts.since else "the beginning"
-        until = moment(facts.until, digits=0) if facts.until else "the end"
-        asked = f" Asked for: from {since} until before {until}."
+        since = f" from {moment(facts.since, digits=0)}" if facts.since else ""
+        until = f" until before {moment(facts.until, digits=0)}" if facts.until else " on"
+        asked = f" Asked for:{since}{until}."
     notes = [tag("p", note, class_="caution") for note in facts.notes]
     return tag(
         "header",

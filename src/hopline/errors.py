@@ -168,7 +168,8 @@ CODES: Final[dict[str, Code]] = {
     ),
     "TABLES_CANNOT_READ": Code(
         "A file of the tables cannot be read.",
-        "See the reason: access, disk? A damaged day of a table made of `messages` may be deleted: a run makes it anew.",
+        "See the reason: access, disk? A damaged day of a table made of `messages` may be deleted: a run makes it anew. "
+        "Deleted files of `runs` are gone, and nothing else is.",
     ),
     "TABLES_NOT_OURS": Code(
         "The folder for tables holds something else, or cannot be one.",

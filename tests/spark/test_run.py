@@ -284,6 +284,21 @@ def test_a_job_that_failed_says_why(spark, tmp_path):
     assert caught.value.code == "SPARK_JOB_FAILED"
 
 
+@pytest.mark.parametrize(
+    ("name", "holds"), [("messages/date=2026-11-16/part-x.parquet", b"PAR1"), ("runs/part-x.parquet", b"nothing")]
+)
+def test_a_file_of_tables_that_is_damaged_is_named(pipeline, tmp_path, name, holds):
+    tell(tmp_path / "c", b"one")
+    make = pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"messages"}))
+    make.run()
+    damaged = next((tmp_path / "t" / name).parent.iterdir())
+    damaged.write_bytes(holds)
+    tell(tmp_path / "c", b"two")
+    with pytest.raises(TablesError, match=f"^cannot read {damaged}: ") as caught:
+        pipeline(tmp_path / "c", tmp_path / "t", only=frozenset({"messages", "hops"})).run()
+    assert caught.value.code == "TABLES_CANNOT_READ"
+
+
 def test_a_full_disk_is_said_in_one_line_with_where_it_is(tmp_path):
     tell(tmp_path / "c", b"one")
 

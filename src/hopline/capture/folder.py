@@ -82,8 +82,12 @@ class Folder:
                 found = self._filesystem.get_file_info(pa_fs.FileSelector(self.path))
             if all(info.type != pa_fs.FileType.NotFound for info in found):
                 break  # else one was renamed while we looked, and may be missing under both names
-        files = [info for info in found if info.type == pa_fs.FileType.File]
-        return sorted(File(info.base_name, info.size or 0, info.mtime_ns or 0) for info in files)
+        files = []
+        for info in found:
+            if info.type == pa_fs.FileType.File:
+                with contextlib.suppress(UnicodeDecodeError):  # a name that is no text, which none of ours is
+                    files.append(File(info.base_name, info.size or 0, info.mtime_ns or 0))
+        return sorted(files)
 
     def size_of(self, name: str) -> int:
         """Bytes of a file now; raises FileNotFoundError or another OSError."""
@@ -165,7 +169,7 @@ def open_folder(path_or_uri: str, filesystem: pa_fs.FileSystem | None = None) ->
 def _as_capture_error(code: str, what: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise CaptureError(code, f"{what}: {reason_of(error)}") from None
 
 

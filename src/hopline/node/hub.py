@@ -335,7 +335,7 @@ class MessageHub:
             promise.end(promise.answers or [])
             return
         if promise.is_held:
-            self._fail(promise, DeliveryError("NO_ROUTE", f"nobody handled it within {promise.timeout:g} s"))
+            self._fail(promise, DeliveryError("NO_ROUTE", f"nobody took it within {promise.timeout:g} s"))
         else:
             self._fail(promise, DeliveryError("EXPIRED", f"no answer within {promise.timeout:g} s"))
 

@@ -85,6 +85,9 @@ _SINK_NAMES: Final = (
     "checkpointLocation",  # Spark's own, of a stream; so is its name
     "queryName",
 )
+_PATHS: Final = ("path", "keys", "config")
+"""Options whose spaces mean something."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_SHOWN: Final = 100
 """Characters of a wrong value that are repeated."""
@@ -131,8 +134,9 @@ def read_options(given: Mapping[str, str]) -> Options:
     since_ns, until_ns = _moment(said, "since"), _moment(said, "until")
     if since_ns is not None and until_ns is not None and since_ns >= until_ns:
         _fail("since", "must be before until: else there is no time between them")
+    path = said.get("path", "")
     return Options(
-        path=said.get("path") or _fail("path", 'must be the folder of a capture: load("captures/")'),
+        path=path if path.strip() else _fail("path", 'must be the folder of a capture: load("captures/")'),
         mode=mode,  # type: ignore[arg-type]  # one of get_args
         columns=_columns(said, mode),
         where=_where(said),
@@ -198,10 +202,13 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def _said(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """What was said, by the names that we know. Values of unknown options are not repeated: one may be a key."""
     names = {name.lower(): name for name in known}
+    if "owner" in given:  # Spark's own: nobody has said it
+        _fail("path", "is not for tables in a catalog: CREATE TEMPORARY VIEW ... USING hopline OPTIONS (path '...')")
     for name in given:
         if name.lower() not in names:
             _fail(name, f"does not exist{_hint(name.lower(), names.values())}")
-    return {names[name.lower()]: text.strip() for name, text in given.items()}
+    said = {names[name.lower()]: text for name, text in given.items()}
+    return {name: text if name in _PATHS else text.strip() for name, text in said.items()}
 
 
 def _list(said: Mapping[str, str], option: str) -> tuple[str, ...]:

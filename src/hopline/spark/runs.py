@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from hopline.spark.disk import Disk
 from hopline.spark.parts import PARQUET
+from hopline.spark.shelves import reading
 from hopline.spark.tables import BIGINT, DOUBLE, STRING, TIMESTAMP, Column, Table
 
 RUNS: Final = Table(
@@ -110,7 +111,9 @@ def write_runs(rows: Iterable[Row], disk: Disk, folder: str, now: datetime) -> t
     schema = to_arrow_schema(RUNS.schema, timezone="UTC")
     table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
     if disk.exists(target):
-        table = pa.concat_tables([pq.read_table(disk.path_of(target), schema=schema), table])
+        path = str(disk.path_of(target))
+        with reading(path):
+            table = pa.concat_tables([pq.read_table(path, schema=schema), table])
     disk.path_of(folder).mkdir(parents=True, exist_ok=True)
     pq.write_table(table, disk.path_of(new), compression="zstd")
     return target, new

@@ -8,15 +8,18 @@ table.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType, StructField, StructType
 
+from hopline.errors import TablesError
 from hopline.spark.disk import Disk
 from hopline.spark.parts import KEPT, PARQUET
 
@@ -96,14 +99,14 @@ def tidy(disk: Disk, folder: str, run: str) -> None:
 
 def rows_in(disk: Disk, folder: str) -> int:
     """How many rows the files in and below a folder have."""
-    return sum(pq.read_metadata(path).num_rows for path in _paths(disk, folder))
+    return sum(_footer(path).num_rows for path in _paths(disk, folder))
 
 
 def total(disk: Disk, folder: str, column: str, **equal: str) -> int:
     """The sum of a column over the rows in and below a folder that have these values. They are read here: for few rows."""
     found = 0
     for path in _paths(disk, folder):
-        with pq.ParquetFile(path) as file:
+        with reading(path), pq.ParquetFile(path) as file:
             rows = file.read([column, *equal])
         for name, value in equal.items():
             rows = rows.filter(pc.equal(rows[name], value))
@@ -117,12 +120,28 @@ def extremes(disk: Disk, name: str, column: str) -> tuple[Any, Any] | None:
     return (min(least for least, _ in found), max(greatest for _, greatest in found)) if found else None
 
 
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """What goes wrong when a file is read is the error of that file: TABLES_CANNOT_READ."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise TablesError("TABLES_CANNOT_READ", f"cannot read {path}: {' '.join(str(error).split())}") from error
+
+
+def _footer(path: str) -> pq.FileMetaData:
+    with reading(path):
+        return pq.read_metadata(path)
+
+
 def _paths(disk: Disk, name: str) -> list[str]:
     return [str(disk.path_of(each)) for each in disk.files(name, PARQUET)]
 
 
 def _extremes(path: str, column: str) -> Iterator[tuple[Any, Any]]:
-    file = pq.read_metadata(path)
+    file = _footer(path)
+    if column not in file.schema.names:
+        raise TablesError("TABLES_CANNOT_READ", f"cannot read {path}: it has no column {column}, and is none of ours")
     place = file.schema.names.index(column)
     for number in range(file.num_row_groups):
         statistics = file.row_group(number).column(place).statistics

@@ -33,6 +33,17 @@ def test_listing_what_is_not_there_is_said(tmp_path: Path) -> None:
         open_folder(str(tmp_path / "nothing")).files()
 
 
+def test_a_file_whose_name_is_no_text_is_passed_over(tmp_path: Path) -> None:
+    for name in (b"a", b"notes-\xff.txt"):
+        Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).touch()
+    assert [file.name for file in open_folder(str(tmp_path)).files()] == ["a"]
+
+
+def test_a_folder_whose_name_is_no_text_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="cannot read"):
+        open_folder(f"{tmp_path}/\udcff").exists()
+
+
 def test_it_is_made_with_its_parents(tmp_path: Path) -> None:
     folder = open_folder(str(tmp_path / "a" / "b"))
     assert not folder.exists()

@@ -78,6 +78,7 @@ def test_other_options_whatever_their_case():
         ({"paths": '["a","b"]'}, "must be one capture: load each by itself"),
         ({"unheard": "1"}, "there are path, mode, columns"),
         ({"path": " "}, "must be the folder of a capture"),
+        ({"owner": "me"}, "path is not for tables in a catalog: CREATE TEMPORARY VIEW"),
         ({"columns": "hopps"}, "cannot be hopps; did you mean hops?"),
         ({"columns": "hops,hops"}, "names something twice"),
         ({"mode": "rejects", "columns": "hops"}, "columns cannot be hops"),
@@ -102,6 +103,10 @@ def test_what_cannot_be_is_said(given, said):
         read(**given)
     assert raised.value.code == "INPUT_BAD_OPTION"
     assert said in str(raised.value)
+
+
+def test_a_path_is_taken_as_it_is():
+    assert read(path=" two words ").path == " two words "
 
 
 def test_a_filter_says_itself_what_is_wrong_in_one_line():

@@ -234,7 +234,7 @@ class Tables:
             for path in (self.path / "runs").glob("*.parquet"):
                 for batch in _batches(path, wanted):
                     rows += batch.to_pylist()
-        except (pa.ArrowException, OSError):  # a reason that cannot be read is none
+        except (pa.ArrowException, OSError, OverflowError):  # a reason that cannot be read is none
             return {}
         told = [row for row in rows if row["table"] and row["started_at"]]
         return {row["table"]: row["empty_reason"] for row in sorted(told, key=lambda row: row["started_at"])}

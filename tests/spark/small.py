@@ -1,10 +1,16 @@
 """Small captures, sighting by sighting: what two or three nodes saw of a few messages, for tests of single rules."""
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from hopline.capture.body import Kept, cut_frames
+from hopline.capture.record import Records
+from hopline.capture.writer import CaptureWriter
 from hopline.identity import MessageType
 from hopline.wire import TICKS_PER_MS, FormatName, Message, RoutingEntry
 from tests.spark import odd
@@ -13,6 +19,7 @@ from tests.spark.made import Tables
 MS = 1_000_000
 START_NS = odd.START_NS
 DONE = MessageType(b"DONE", 1)
+_NO_BODIES: Mapping[str, int] = MappingProxyType({})
 
 
 def request(flow: str, *, key: int = 1, ttl_ms: int = 0, hub: str = "hub", **fields: object) -> Message:
@@ -79,6 +86,37 @@ class Story:
         return sent
 
     def tables(self, spark: SparkSession, path: Path) -> Tables:
-        """What the transforms make of it."""
+        """What the transforms make of it. It is one file, where numbers are missing everywhere: nothing is called lost."""
         odd.write(path, iter(sorted(self._seen, key=lambda seen: seen.seen_ns)))
+        return Tables(spark, str(path), ())
+
+    def watched(
+        self, spark: SparkSession, path: Path, *, bodies: Mapping[str, int] = _NO_BODIES, missing: Collection[str] = ()
+    ) -> Tables:
+        """What they make of it where each node has a capture of its own, whose numbers are whole.
+
+        Args:
+            spark: the session.
+            path: a folder.
+            bodies: for a node, how many bytes of a body it keeps.
+            missing: nodes that have lost the first five of what came to them.
+        """
+        for node in sorted({seen.node for seen in self._seen}):
+            writer = CaptureWriter(str(path), owner=node.encode(), wall_ns=lambda: START_NS)
+            writer.start()
+            counts = Counter({"scaleout_in": 5} if node in missing else {})
+            for seen in sorted((seen for seen in self._seen if seen.node == node), key=lambda seen: seen.seen_ns):
+                counts[seen.tap] += 1
+                kept = cut_frames(seen.frames, bodies[node]) if node in bodies else Kept(seen.frames, "whole", None)
+                records = Records(
+                    seen_ns=[seen.seen_ns],
+                    seq=[counts[seen.tap]],
+                    tap=[seen.tap],
+                    frames=[kept.what],
+                    node=node,
+                    body_kept=[kept.body_kept],
+                    body_size=[kept.body_size],
+                )
+                writer.write(records)
+            writer.close()
         return Tables(spark, str(path), ())

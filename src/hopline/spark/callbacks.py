@@ -102,6 +102,9 @@ def find_answers(
 
 # --- what failures say ------------------------------------------------------------------------------------------------
 
+_MOST_KEYS: Final = 1000
+"""Requests of one hub and flow for the same answers that are told apart where formats carry no key."""
+
 _ERRORS: Final = "message_uid binary, error_type string, error_message string"
 
 
@@ -162,16 +165,19 @@ def _asked(messages: DataFrame) -> DataFrame:
     rows = rows.withColumns({"ask_flow": sf.col("correlation_key"), "ask_points": sf.xxhash64(sf.sort_array(points))})
     keyed, keyless = rows.where("ask_key != 0"), _with_receipts(rows.where("ask_key = 0"), sf.size(points) > 0)
     question = ["hub_key", "ask_flow", "ask_points"]
-    # The node of the hub knows the key, the old formats that it was sent in do not.
+    # The node of the hub knows the key, the old formats that it was sent in do not. Of several it is the one asked last.
+    asked = sf.struct("began_ns", "ask_key")
     keys = (
         keyed.join(keyless.select(*question).distinct(), question, "left_semi")
+        .groupBy(*question, "ask_key")
+        .agg(sf.min("seen_ns").alias("began_ns"))
         .groupBy(*question)
-        .agg(sf.min("ask_key").alias("least"), sf.max("ask_key").alias("most"))
-        .where("least = most")
-        .select(*question, sf.col("least").alias("known_key"))
+        .agg(sf.min_by(asked, asked, _MOST_KEYS).alias("asked"))
     )
     keyless = keyless.join(keys, question, "left")
-    keyless = keyless.withColumn("ask_key", sf.coalesce("known_key", sf.lit(0))).drop("known_key")
+    before = sf.filter("asked", lambda each: each["began_ns"] <= sf.col("seen_ns"))
+    known = sf.coalesce(sf.array_max(before), sf.array_min("asked"))["ask_key"]
+    keyless = keyless.withColumn("ask_key", sf.coalesce(known, sf.lit(0))).drop("asked")
     # A key says which question it is, whatever became of the points on the way.
     points = sf.when(sf.col("ask_key") == 0, sf.col("ask_points")).otherwise(0)
     return keyed.unionByName(keyless).withColumn("ask_points", points)
@@ -237,26 +243,36 @@ def _requests(rows: DataFrame) -> DataFrame:
 
 def _with_capture(requests: DataFrame, captured: DataFrame) -> DataFrame:
     """Requests with the end of the capture of their node; if it holds nothing that came, it is as if there were none."""
-    nodes = captured.select(sf.col("node_key").alias("request_node"), "last_ns", "gets", "runs")
+    nodes = captured.select(sf.col("node_key").alias("request_node"), "last_ns", "gets", "routes", "runs")
     found = requests.join(sf.broadcast(nodes), "request_node", "left")
     # A name may be that of several files, which were recorded at other times; of some runs nothing is known but the name.
     asked_ns = sf.col("requested_ns")
     mine = sf.filter("runs", lambda run: (run["first_ns"] <= asked_ns) & (asked_ns <= run["last_ns"]))
     last_ns = sf.array_max(sf.transform(mine, lambda run: run["last_ns"]))
     gets = sf.array_max(sf.transform(mine, lambda run: run["gets"]))
-    is_foreign = sf.col("is_foreign") | ~sf.coalesce(gets, "gets")
-    found = found.withColumns({"end_ns": sf.coalesce(last_ns, "last_ns"), "is_foreign": is_foreign})
-    return found.drop("last_ns", "gets", "runs")
+    routes = sf.array_max(sf.transform(mine, lambda run: run["routes"]))
+    found = found.withColumns(
+        {
+            "end_ns": sf.coalesce(last_ns, "last_ns"),
+            "is_foreign": sf.col("is_foreign") | ~sf.coalesce(gets, "gets"),
+            "is_routed": sf.coalesce(routes, "routes"),
+        }
+    )
+    return found.drop("last_ns", "gets", "routes", "runs")
 
 
 def _came(rows: DataFrame, requests: DataFrame) -> DataFrame:
     """The answers that came, each once, with the time it did."""
     sightings = rows.where(sf.col("is_callback") & (sf.col("tap") != "hub_out")).drop("callback_points", "ttl_ms")
-    known = requests.select(*_ASK, "callback_points", "request_node", "is_foreign")
+    known = requests.select(*_ASK, "callback_points", "request_node", "is_foreign", "is_routed")
     joined = sightings.join(known, list(_ASK), "left")
     is_asked_for = sf.col("callback_points").isNull() | sf.array_contains("callback_points", sf.col("type"))
     is_there = sf.col("node_key") == sf.col("request_node")
-    has_come = sf.col("request_node").isNull() | sf.col("is_foreign") | (is_there & (sf.col("direction") == "in"))
+    # What an actor of that very node answers comes from no other one: where neither router nor hub was recorded it is seen
+    # as it is made, and not again.
+    is_inner = (sf.col("tap") == "actor_out") & ~sf.col("is_routed")
+    has_come = is_there & ((sf.col("direction") == "in") | is_inner)
+    has_come |= sf.col("request_node").isNull() | sf.col("is_foreign")
     # At the hub, else on its way in at its node, else at that node, else where it was first seen. Only at the first two
     # it is seen once, so that two who sent the same are two.
     is_in = sf.col("direction") == "in"

@@ -115,7 +115,8 @@ def _to_effects(messages: DataFrame) -> DataFrame:
     is_effect = sf.col("tap").isin(*AWAY) & (sf.col("hops") == 1) & ~sf.col("is_callback") & (sf.size("parent_trail") > 0)
     effects = messages.where(is_flow() & is_effect)
     # A broadcast is sent once for each peer, and is one effect.
-    effects = effects.groupBy("correlation_key", "node_key", "message_uid", "occurrence").agg(
+    peer = sf.when(sf.col("distribution") != "broadcast", sf.col("peer_key")).alias("peer")
+    effects = effects.groupBy("correlation_key", "node_key", "message_uid", "occurrence", peer).agg(
         sf.min(sf.struct("seen_ns", "identity_key", "body_size", _step(sf.col("parent_trail")).alias("step"))).alias("sent")
     )
     effects = effects.select("correlation_key", "node_key", "sent.*", sf.lit("effect").alias("role"))

@@ -22,6 +22,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
 
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.midnight import OF_DAY, of_day
@@ -29,6 +30,9 @@ from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, covers, find_nodes
 from hopline.spark.tables import EXPIRIES, conform
 
 _MESSAGE: Final = ("message_uid", "occurrence")
+
+_COME: Final = ("message_uid", "come_hops", "to_node_key", "occurrence")
+"""What says which sighting of a message it is, where it came."""
 
 _ACCURACY: Final = 10_000
 """Of percentiles: exact up to so many values, and beyond the rank is off by at most one in so many."""
@@ -59,7 +63,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
         nodes: who was captured, if messages are not all that was seen.
     """
     captured, names = nodes or find_nodes(messages)
-    rows, moves = _renumbered(_sightings(messages, names), moves)
+    rows, moves = _as_made(*_renumbered(_sightings(messages, names), moves))
     # The last of all who got a broadcast; of anything else the first: what comes again later was sent by somebody else.
     turn = sf.when(sf.col("is_broadcast"), sf.col("seen_ns")).otherwise(sf.bitwise_not("seen_ns")).alias("turn")
     # A reference node counts a hop for each peer that it sends a broadcast to: they do not tell how far that is.
@@ -77,15 +81,15 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     place = sf.when(stage == _AWAY, sf.col("last.target")).otherwise(sf.col("last.node_key"))
     places = captured.withColumnRenamed("node_key", "place")
     lives = lives.withColumn("place", place).join(sf.broadcast(places), "place", "left")
-    shares = captured.select(sf.col("node_key").alias("_node"), sf.col("share").alias("_share"))
+    shares = captured.select(sf.col("node_key").alias("_node"), sf.col("share").alias("_share"), sf.col("cut").alias("_cut"))
     lives = lives.join(sf.broadcast(shares), sf.col("last.node_key") == sf.col("_node"), "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
     begin_ns = sf.try_add(sf.col("first.seen_ns"), (skew_ms * NS_PER_MS).try_cast("bigint"))
     end_ns = sf.try_add(begin_ns, (ttl_ms * NS_PER_MS).try_cast("bigint"))
-    # One that records a smaller share of the flows may have left it out.
+    # One that records a smaller share of the flows may have left it out; and a fingerprint is over what was kept of a body.
     span = sf.greatest(begin_ns, "first_ns"), end_ns
     sees_it = sf.when(stage == _AWAY, covers(*span, "hears")).otherwise(covers(*span, "speaks", "gives"))
-    is_watched = (sf.col("share") >= sf.col("_share")) & sees_it
+    is_watched = (sf.col("share") >= sf.col("_share")) & sf.col("cut").eqNullSafe(sf.col("_cut")) & sees_it
     # What was first seen when it came has been under way for nobody knows how long: long enough, or at least so long.
     has_begun = sf.col("first.stage") <= _AWAY
     came = sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), sf.when(has_begun, "in_time")).otherwise("late")
@@ -142,12 +146,50 @@ def _renumbered(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame
         "to_node_key",
         "occurrence",
     )
-    come = ["message_uid", "come_hops", "to_node_key", "occurrence"]
     numbers = paired.join(sent, [*place, "seen_ns"]).withColumnRenamed("hops", "come_hops")
-    numbers = numbers.groupBy(*come).agg(sf.min("sent_as").alias("sent_as")).where("occurrence != sent_as")
+    numbers = numbers.groupBy(*_COME).agg(sf.min("sent_as").alias("sent_as")).where("occurrence != sent_as")
+    return _as_sent(rows, moves, numbers)
+
+
+def _as_made(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The same, where a node has sent equal messages to several others: numbered as they were made there.
+
+    They are numbered for each of these by itself, as nobody needs to know who else got some; what was made knows no peer.
+    Where not as many were sent as were made, one was sent twice, or not at all, and they stay as they are.
+    """
+    is_one = ~sf.col("is_broadcast")
+    place = ["message_uid", "hops", "node_key"]
+    made = rows.where((sf.col("stage") == _MADE) & is_one).withColumn("hops", sf.try_add("hops", sf.lit(1)))
+    made = made.groupBy(*place).agg((sf.max("occurrence") + 1).alias("made")).where("made > 1")
+    if made.isEmpty():  # almost always
+        return rows, moves
+    here = Window.partitionBy(*place)
+    sent = rows.where((sf.col("stage") == _AWAY) & is_one).join(made, place)
+    sent = sent.withColumns(
+        {
+            "sent_as": sf.row_number().over(here.orderBy("seen_ns", "peer", "occurrence")) - 1,
+            "sent": sf.count("*").over(here),
+        }
+    ).where("sent = made and occurrence != sent_as")
+    own = [*place, "stage", "peer", "occurrence"]
+    as_sent = rows.join(sent.select(*own, "sent_as"), own, "left")
+    as_sent = as_sent.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*rows.columns)
+    numbers = sent.where("target is not null").withColumns({"come_hops": sf.col("hops"), "to_node_key": sf.col("target")})
+    numbers = numbers.groupBy(*_COME).agg(sf.min("sent_as").alias("sent_as"), sf.count("*").alias("senders"))
+    return _as_sent(as_sent, moves, numbers.where("senders = 1").drop("senders"))
+
+
+def _as_sent(rows: DataFrame, moves: DataFrame, numbers: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Sightings where something came, and where it was sent on from there, and moves to there, with other numbers.
+
+    Args:
+        rows: sightings.
+        moves: moves.
+        numbers: by what came, and where, `sent_as`: the number that it is to have.
+    """
 
     def of(each: DataFrame, node: str, come_hops: Column) -> DataFrame:
-        known = each.withColumns({"come_hops": come_hops, "to_node_key": sf.col(node)}).join(numbers, come, "left")
+        known = each.withColumns({"come_hops": come_hops, "to_node_key": sf.col(node)}).join(numbers, list(_COME), "left")
         return known.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*each.columns)
 
     hops, before = sf.col("hops"), sf.try_subtract("hops", sf.lit(1))  # a stranger may have written the least number
@@ -155,16 +197,17 @@ def _renumbered(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame
 
 
 def _without_twins(lives: DataFrame, rows: DataFrame) -> DataFrame:
-    """Leave out what was made and then sent in an old format, with another fingerprint: that one counts."""
+    """Leave out what was made and then sent in an old format, with another fingerprint: as many as were sent; they count."""
     twins = rows.where((sf.col("stage") == _AWAY) & sf.col("is_keyless"))
-    twins = twins.select("correlation_key", "identity_key", sf.col("node_key").alias("twin_node")).distinct()
-    is_twin = (
-        (lives["last.stage"] == _MADE)
-        & (lives["correlation_key"] == twins["correlation_key"])
-        & (lives["identity_key"] == twins["identity_key"])
-        & (lives["last.node_key"] == twins["twin_node"])
-    )
-    return lives.join(twins, is_twin, "left_anti")
+    if twins.isEmpty():
+        return lives
+    kind = ["correlation_key", "identity_key", "made_at"]
+    twins = twins.withColumn("made_at", sf.col("node_key"))
+    twins = twins.groupBy(*kind).agg(sf.count_distinct(*_MESSAGE).alias("twins"))
+    lives = lives.withColumn("made_at", sf.when(sf.col("last.stage") == _MADE, sf.col("last.node_key")))
+    turn = Window.partitionBy(*kind).orderBy("first.seen_ns", *_MESSAGE)
+    unsent = lives.where("made_at is not null").join(twins, kind).withColumn("turn", sf.row_number().over(turn))
+    return lives.drop("made_at").join(unsent.where("turn <= twins").select(*_MESSAGE), list(_MESSAGE), "left_anti")
 
 
 def _clocks(moves: DataFrame) -> DataFrame:

@@ -92,6 +92,7 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     is_ours = ~sf.col("tap").startswith("wire") | sf.coalesce(sf.col("peer_key").rlike(f"^({OURS})"), sf.lit(col=False))
     is_traced = (sf.col("hops") > 0) | (sf.size("trail") > 0) | is_ours
     is_away, is_moving = sf.col("tap").isin(*AWAY), sf.col("tap").isin(*AWAY, *CAME)
+    has_come = sf.col("tap").isin(*GIVEN) & (sf.col("hops") > 0)
     taking_part = [tap for taps in _ROLES.values() for tap in taps]
     rows = (
         messages.withColumn(OF_DAY, of_day(messages))
@@ -108,7 +109,7 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
             sf.col("node_key").alias("node"),
             sf.when(is_away, peer).alias("peer"),
             sf.when(is_away, sf.coalesce(peer, _said("receiver_node_key"))).alias("address"),
-            sf.when(is_moving, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
+            sf.when(is_moving | has_come, sf.try_element_at("trail", sf.lit(-1))["node_key"]).alias("sender"),
             # Only of what nodes say of themselves: all else is sent to somebody, and has a hop when it moves.
             sf.when(is_socket & is_moving & (sf.col("hops") == 0), sf.col("peer_key")).alias("socket"),
         )
@@ -298,13 +299,16 @@ def _nowhere() -> Column:
 
 
 def _inside() -> Column:
-    """The moves inside nodes: from the last that was made or came, to each that it was given to."""
+    """The moves inside nodes: from the last that was made or came by the same sender, to each that it was given to."""
 
     def with_source(given: Column) -> Column:
         def rank(source: Column) -> Column:
             is_before = source["seen_ns"] <= given["seen_ns"]
             nearness = sf.when(is_before, source["seen_ns"]).otherwise(-source["seen_ns"])
-            return sf.struct(is_before.alias("is_before"), nearness.alias("nearness"), source.alias("source"))
+            is_same = source["sender"].eqNullSafe(given["sender"])
+            return sf.struct(
+                is_same.alias("is_same"), is_before.alias("is_before"), nearness.alias("nearness"), source.alias("source")
+            )
 
         here = sf.filter(sf.concat("made", "came", _MET), lambda source: source["node"] == given["node"])
         best = sf.array_max(sf.transform(here, rank))

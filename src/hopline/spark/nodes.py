@@ -44,8 +44,14 @@ _IMPORTED: Final = f"-{IMPORT}"
 _NUMBERED: Final = "scaleout"
 """How taps begin where each message has the number after the one before; elsewhere it may be that of a line in a file."""
 
-_HAS: Final = ("speaks", "hears", "gives", "gets")
+_HAS: Final = ("speaks", "hears", "gives", "gets", "routes")
 """What a capture of a node can have."""
+
+_INSIDE: Final = ("router_in", "hub_in")
+"""Taps where it is seen what comes to a hub, also from the node itself."""
+
+_FIRST_SEGMENT: Final = "000001"
+"""How the name of the first segment of a run ends."""
 
 _GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
 
@@ -89,10 +95,12 @@ def captured(messages: DataFrame) -> DataFrame:
 
         speaks, hears, gives, gets   what its capture has: what it sent to other nodes, what it got from them, what was given
                                      to its actors, and anything at all that came to it or to its hubs
+        routes                       and what came to its router or its hubs, so also from inside
         runs                         from when to when it was captured, each run by itself, and what that one has
         is_torn                      whether something is missing in them, of what it sent or got
         is_wired                     whether what it sent was imported, under a name that may be no identity
         share                        thousandths of all flows that were recorded
+        cut                          how bodies were kept that are not whole: cut or none; else null
 
     A node that records some types only has none of these: what is not in its capture may have been there all the same. That
     is said in the names of files; others than ours say nothing.
@@ -102,14 +110,16 @@ def captured(messages: DataFrame) -> DataFrame:
         _taps(messages)
         .groupBy("node_key", "run")
         .agg(
-            sf.max("is_torn").alias("is_torn"),
+            (sf.max("is_torn") | (sf.max("is_late") & (sf.min("segment") == _FIRST_SEGMENT))).alias("is_torn"),
             sf.max(tap == "wire_out").alias("is_wired"),
             sf.min("first_ns").alias("first_ns"),
             sf.max("last_ns").alias("last_ns"),
             sf.max(tap.isin(*AWAY) & is_whole).alias("speaks"),
             sf.max(tap.isin(*CAME) & is_whole).alias("hears"),
             sf.max((tap == "actor_in") & is_whole).alias("gives"),
-            sf.max(tap.isin(*CAME, "router_in", "hub_in") & is_whole).alias("gets"),
+            sf.max(tap.isin(*CAME, *_INSIDE) & is_whole).alias("gets"),
+            sf.max(tap.isin(*_INSIDE) & is_whole).alias("routes"),
+            sf.max("cut").alias("cut"),
         )
     )
     share = sf.coalesce(sf.regexp_extract("run", f"^{RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
@@ -117,7 +127,7 @@ def captured(messages: DataFrame) -> DataFrame:
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),
         sf.max("last_ns").alias("last_ns"),
-        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn", "is_wired")),
+        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn", "is_wired", "cut")),
         sf.min_by(span, span, _MOST_SPANS).alias("runs"),
         sf.min(share).alias("share"),
     )
@@ -128,7 +138,12 @@ def _taps(messages: DataFrame) -> DataFrame:
     is_numbered = sf.max("tap").startswith(_NUMBERED) & ~sf.max(sf.col("event_id").contains(_IMPORTED))
     is_torn = is_numbered & (sf.try_subtract(sf.max("seq"), sf.min("seq")) >= sf.count("seq"))
     return messages.groupBy("node_key", _run().alias("run"), "tap").agg(
-        sf.min("seen_ns").alias("first_ns"), sf.max("seen_ns").alias("last_ns"), is_torn.alias("is_torn")
+        sf.min("seen_ns").alias("first_ns"),
+        sf.max("seen_ns").alias("last_ns"),
+        is_torn.alias("is_torn"),
+        (is_numbered & (sf.min("seq") > 1)).alias("is_late"),
+        sf.min(_segment()).alias("segment"),
+        sf.max(sf.when(sf.col("body_kept") != "whole", sf.col("body_kept"))).alias("cut"),
     )
 
 
@@ -139,17 +154,28 @@ def _run() -> Column:
     return sf.substring_index(sf.substring_index(segment, "-", -2), "-", 1)
 
 
+def _segment() -> Column:
+    """The number of a segment in its run, as it is written in its name."""
+    return sf.substring_index(sf.substring_index("event_id", ":", 1), "-", -1)
+
+
 def _gaps(messages: DataFrame, nodes: DataFrame) -> DataFrame:
-    """Where numbers are missing among what nodes have sent and got: the times of those before and after, by node."""
-    numbered = messages.where(sf.col("tap").startswith(_NUMBERED))
-    rows = numbered.select("node_key", "tap", _run().alias("run"), "seq", "seen_ns").join(
+    """Where numbers are missing among what nodes have sent and got: the times of those before and after, by node.
+
+    Numbers begin with 1 in the first segment of a run: where the first ones are missing, that is since the run began.
+    """
+    rows = messages.select("node_key", "tap", _run().alias("run"), _segment().alias("segment"), "seq", "seen_ns").join(
         sf.broadcast(nodes.where("is_torn").select("node_key")), "node_key"
     )
-    order = Window.partitionBy("node_key", "tap", "run").orderBy("seq")
-    rows = rows.select(
+    run = Window.partitionBy("node_key", "run")
+    rows = rows.withColumns({"began_ns": sf.min("seen_ns").over(run), "first": sf.min("segment").over(run)})
+    order = Window.partitionBy("node_key", "run", "tap").orderBy("seq")
+    before = sf.lag("seq").over(order)
+    is_late = before.isNull() & (sf.col("first") == _FIRST_SEGMENT) & (sf.col("seq") > 1)
+    rows = rows.where(sf.col("tap").startswith(_NUMBERED)).select(
         "node_key",
-        (sf.try_subtract("seq", sf.lag("seq").over(order)) > 1).alias("is_gap"),
-        sf.lag("seen_ns").over(order).alias("after_ns"),
+        (is_late | (sf.try_subtract("seq", before) > 1)).alias("is_gap"),
+        sf.when(is_late, sf.col("began_ns")).otherwise(sf.lag("seen_ns").over(order)).alias("after_ns"),
         sf.col("seen_ns").alias("before_ns"),
     )
     gap = sf.struct("after_ns", "before_ns")

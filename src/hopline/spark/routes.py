@@ -142,16 +142,17 @@ def _events(rows: DataFrame, said: DataFrame, known: DataFrame, skews: DataFrame
     place = Window.partitionBy("message_uid", "domain", "node_key")
     came, went = (sf.count_if(sf.col("direction") == direction).over(place) for direction in ("in", "out"))
     sightings = sightings.withColumns({"came": came, "went": went})
-    is_relay = (sf.col("direction") == "out") & (sf.col("came") > 0) & (sf.col("went") > sf.col("came"))
     # One announcement is sent to many peers. What comes again has been said again, by whatever socket.
     peer = sf.when(sf.col("direction") == "out", sf.col("peer_key"))
     order = Window.partitionBy("message_uid", "domain", "node_key", "tap", peer).orderBy("seen_ns", "seq", "event_id")
-    sightings = sightings.where(~is_relay).withColumn("number", sf.row_number().over(order))
     about = said.select("message_uid", "route_node").distinct()
     own = known.select(sf.col("identity_key").alias("route_node"), sf.col("node_key").alias("own_name"))
     sightings = sightings.join(about, "message_uid").join(sf.broadcast(own), "route_node", "left")
     own_name = sf.coalesce("own_name", "route_node")
     sightings = sightings.withColumn("own_name", own_name)
+    is_relay = (sf.col("direction") == "out") & (sf.col("came") > 0) & (sf.col("went") > sf.col("came"))
+    is_relay &= sf.col("node_key") != sf.col("own_name")
+    sightings = sightings.where(~is_relay).withColumn("number", sf.row_number().over(order))
     if skews is not None:
         ahead = skews.select(
             sf.col("from_node_key").alias("own_name"), sf.col("to_node_key").alias("node_key"), "date", "skew_ms"

@@ -177,7 +177,7 @@ REJECTS: Final = Table(
 
 HOPS: Final = Table(
     "hops",
-    "one message moving between two sightings, or the one sighting of a move of which the other was not seen",
+    "one message moving between two sightings, or the one sighting of a move between nodes of which the other was not seen",
     (
         Column("message_uid", BINARY, "The message."),
         Column(
@@ -220,7 +220,7 @@ HOPS: Final = Table(
             "lost",
             BOOLEAN,
             "Sent to a node that was captured at that time, and never seen there. Not said where the capture has a gap, or "
-            "was to hold only some types, or a smaller share of the flows.",
+            "was to hold only some types, or a smaller share of the flows, or where bodies are kept in another way.",
         ),
         Column("date", DATE, "UTC day on which the message was first seen at this hop; the table is cut by it."),
     ),
@@ -314,7 +314,7 @@ EDGES: Final = Table(
             "level",
             STRING,
             "node: between two nodes, from `hops` of kind network. message: between two message types, "
-            "from request to answer, or from the message that caused another to that one.",
+            "from request to answer, or from the message that caused another to that one, if this left the node.",
         ),
         Column("source_key", STRING, "Node, or type of the request or cause; null if not known."),
         Column("target_key", STRING, "Node, or type of the answer or effect; null if not known, or if no answer came."),

@@ -203,7 +203,7 @@ def test_a_capture_that_is_not_there_is_said(spark, tmp_path):
 
 def test_json_lines_that_were_not_imported_are_said(spark, tmp_path):
     (tmp_path / "client.jsonl").write_text("")
-    with pytest.raises(PySparkException, match="Type: hopline capture import"):
+    with pytest.raises(PySparkException, match="type: hopline capture import"):
         load(spark, tmp_path).count()
 
 

@@ -96,7 +96,7 @@ class Capture:
         if IMPORT_LOCK in names or not any(name.endswith(_JSON_LINES) for name in names):
             return
         files = f"{shlex.quote(self.folder.path)}/*{_JSON_LINES}" if self.folder.is_local else "FILES..."
-        reason = f"{self.folder} is no capture, but has JSON lines that can become one. {_what_to_type(files)}"
+        reason = f"{self.folder} is no capture, but has JSON lines that can become one; {_what_to_type(files)}"
         raise CaptureError("CAPTURE_NOT_FOUND", reason)
 
 
@@ -105,11 +105,11 @@ def _hint(path_or_uri: str, folder: Folder) -> str:
     if path_or_uri.endswith((SEALED, OPEN)):
         return ", but a segment of a capture. Name the folder that it is in"
     if path_or_uri.endswith(_JSON_LINES):
-        return f". {_what_to_type(shlex.quote(path_or_uri))}"
+        return f"; {_what_to_type(shlex.quote(path_or_uri))}"
     if folder.is_local and Path(folder.path).is_file():
-        return f", but a file. If it holds JSON lines: {_what_to_type(shlex.quote(path_or_uri))}"
+        return f", but a file. If it holds JSON lines, {_what_to_type(shlex.quote(path_or_uri))}"
     return ""
 
 
 def _what_to_type(files: str) -> str:
-    return f"Type: hopline capture import {files} CAPTURE, and name CAPTURE"
+    return f"type: hopline capture import {files} CAPTURE, and name CAPTURE"

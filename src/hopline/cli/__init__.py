@@ -1,6 +1,7 @@
 """The command line. One file a command; what is heavy is imported inside the command that needs it."""
 
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Final
 
 import typer
 
@@ -38,42 +39,61 @@ Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is
 130 interrupted.
 """
 
+RUNNING_EXIT_CODES = """
+Exit codes: 0 it ran until it was told to end, 1 it could not begin, or not go on, 2 wrong usage, 130 interrupted before it
+ran.
+"""
+
 NODE_EXIT_CODES = """
 Exit codes: 0 all is well, 1 the message came to a bad end (its code is on standard error), 2 wrong usage,
 130 interrupted.
 """
 
+_SHORT: Final = {
+    "explain": "Show where every byte of a message belongs.",
+    "rendezvous": "Run a rendezvous, through which nodes find each other.",
+    "routes": "Show the actors of a running node, and of those it knows.",
+    "ask": "Send a request, and print the body of the answer.",
+    "tell": "Send a message, and wait for its receipt.",
+    "tap": "Show the messages of a running node as they pass.",
+    "doctor": "Show what works on this machine, and what to install.",
+    "trace": "Show one flow as a tree: who sent what to whom, and when.",
+    "flows": "List flows: when they began, how long they took.",
+    "stats": "Count what was seen, by type, node, tap and format.",
+    "replay": "Play a capture into a running node, and compare.",
+    "report": "Make one page of the tables, for people to look at.",
+    "pipeline": "Make tables of captures, with Spark.",
+}
+"""What stands in the list of commands, where the first sentence of one is too long for a terminal of 80 columns."""
+
 app = typer.Typer(
     name="hopline",
     help="Read, write and check messages that carry their own itinerary; run nodes, and ask them.",
-    epilog=EXIT_CODES,
+    epilog="Each command says its exit codes: hopline COMMAND --help.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help: it wraps paragraphs to the width of the terminal, and starts sooner
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-for name, command in {"decode": decode, "encode": encode, "verify": verify, "explain": explain}.items():
-    app.command(name, epilog=EXIT_CODES)(command.run)
-for name, command in {
-    "node": node,
-    "rendezvous": rendezvous,
-    "status": status,
-    "routes": routes,
-    "ask": ask,
-    "tell": tell,
-    "tap": tap,
-    "doctor": doctor,
-}.items():
-    app.command(name, epilog=NODE_EXIT_CODES)(command.run)
-for name, command in {"trace": trace, "dump": dump, "flows": flows, "stats": stats}.items():
-    app.command(name, epilog=LOOKING_EXIT_CODES)(command.run)
-app.command("replay", epilog=REPLAY_EXIT_CODES)(replay.run)
-app.command("report", epilog=REPORT_EXIT_CODES)(report.run)
+_COMMANDS: Final[tuple[tuple[str | None, dict[str, ModuleType]], ...]] = (
+    (EXIT_CODES, {"decode": decode, "encode": encode, "verify": verify, "explain": explain}),
+    (RUNNING_EXIT_CODES, {"node": node, "rendezvous": rendezvous}),
+    (NODE_EXIT_CODES, {"status": status, "routes": routes, "ask": ask, "tell": tell, "tap": tap}),
+    (None, {"doctor": doctor}),
+    (LOOKING_EXIT_CODES, {"trace": trace, "dump": dump, "flows": flows, "stats": stats}),
+    (REPLAY_EXIT_CODES, {"replay": replay}),
+    (REPORT_EXIT_CODES, {"report": report}),
+)
+"""Commands, by what their exit codes mean."""
+
+for exit_codes, commands in _COMMANDS:
+    for name, command in commands.items():
+        app.command(name, epilog=exit_codes, short_help=_SHORT.get(name))(command.run)
 app.add_typer(keys.app)
 app.add_typer(cluster.app)
 app.add_typer(capture.app)
-app.add_typer(pipeline.app)
+app.add_typer(pipeline.app, short_help=_SHORT["pipeline"])
 
 
 def _print_version(wanted: bool) -> None:

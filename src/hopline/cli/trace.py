@@ -69,7 +69,8 @@ def show_trace(console: "Console", trace: dict[str, Any]) -> None:
 
     console.print(Text.assemble("flow ", (trace["correlation"], "bold"), "  ", _outcome(trace["outcome"])))
     messages = f"{trace['messages']} message{'s' if trace['messages'] > 1 else ''}"
-    counts = f"{messages}, {trace['sightings']} sightings at {', '.join(trace['nodes'])}"
+    sightings = f"{trace['sightings']} sighting{'' if trace['sightings'] == 1 else 's'}"
+    counts = f"{messages}, {sightings} at {', '.join(trace['nodes'])}"
     console.print(f"{trace['started_at']}, {trace['duration_ms']:.3f} ms; {counts}", markup=False, style="dim")
     tree = Tree("", hide_root=True, guide_style="dim")
     path: list[Tree] = [tree]

@@ -68,7 +68,7 @@ def test_json_lines_that_were_not_imported_are_no_capture(tmp_path: Path) -> Non
 
 def test_a_file_of_json_lines_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "client.jsonl").write_text("")
-    with pytest.raises(CaptureError, match=f"no folder. Type: hopline capture import {tmp_path}/client.jsonl CAPTURE"):
+    with pytest.raises(CaptureError, match=f"no folder; type: hopline capture import {tmp_path}/client.jsonl CAPTURE"):
         open_capture(str(tmp_path / "client.jsonl"))
 
 
@@ -80,7 +80,7 @@ def test_a_segment_is_told_from_the_capture_that_it_is_in(tmp_path: Path) -> Non
 
 def test_another_file_may_hold_json_lines(tmp_path: Path) -> None:
     (tmp_path / "client.log").write_text("")
-    hint = f"no folder, but a file. If it holds JSON lines: Type: hopline capture import {tmp_path}/client.log CAPTURE"
+    hint = f"no folder, but a file. If it holds JSON lines, type: hopline capture import {tmp_path}/client.log CAPTURE"
     with pytest.raises(CaptureError, match=re.escape(hint)):
         open_capture(str(tmp_path / "client.log"))
 

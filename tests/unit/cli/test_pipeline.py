@@ -119,7 +119,7 @@ def test_tables_keep_their_terms(here, folders, begun, later, said):
     assert here("pipeline", "run", *folders, *begun).code == 0
     result = here("pipeline", "run", *folders, *later)
     assert result.code == 2
-    assert result.errors == f"hopline: TABLES_OTHER_TERMS: these tables were {said}\n"
+    assert result.errors == f"hopline: TABLES_OTHER_TERMS: these tables were {said}: name another folder for such tables\n"
     assert here("pipeline", "run", *folders).code == 0
 
 

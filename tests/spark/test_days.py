@@ -12,7 +12,7 @@ from hopline.spark import messages
 from hopline.spark.days import Day, window_of
 from hopline.spark.midnight import Midnights
 from hopline.wire import Message
-from tests.spark.small import Story, output, request
+from tests.spark.small import Story, request
 
 HOUR_MS = 3_600_000
 REACH_S = 6 * 3600
@@ -54,14 +54,6 @@ def equal_messages_of_which_some_are_lost(story: Story) -> None:
             story.see("L2", "actor_in", number * 300_000 + 2, come)
 
 
-def an_answer_in_an_old_format_that_is_too_late(story: Story) -> None:
-    """The hub knows the key of the request, and the wire does not."""
-    asked = msgspec.structs.replace(request("old", key=3), identity=b"OLD.ASK")
-    story.see("V1", "hub_out", -600_000, asked)
-    come = story.send("V1", "V2", -599_999, msgspec.structs.replace(asked, callback_key=0), format="v4")
-    story.send("V2", "V1", 7 * HOUR_MS, output(come), format="v4")
-
-
 def tick(flow: str, ttl_ms: int = 0) -> Message:
     asked = request(flow, ttl_ms=ttl_ms)
     return msgspec.structs.replace(asked, identity=b"TICK", callback_points=(), callback_key=0)
@@ -76,7 +68,6 @@ def made(spark, tmp_path_factory):
         a_request_by_a_clock_that_is_ahead,
         equal_messages_on_their_way_as_the_window_begins,
         equal_messages_of_which_some_are_lost,
-        an_answer_in_an_old_format_that_is_too_late,
     ):
         tell(story)
     tables = story.tables(spark, tmp_path_factory.mktemp("days"))
@@ -113,11 +104,6 @@ def test_a_request_is_of_the_day_of_its_first_sighting_whatever_its_own_clock_sa
     assert str(asked["behind"].requested_at.date()) == "2026-11-16", "it is dated by who saw it come"
     assert sum(row.sent for row in made["expiries"] if row.identity_key == "ASK") == 2
     assert sum(row.messages for row in made["edges"] if (row.level, row.source_key) == ("message", "ASK")) == 2
-
-
-def test_what_is_cut_at_midnight_is_in_a_row_of_each_day_in_old_formats_too(made):
-    rows = [row for row in made["callbacks"] if row.correlation_key == "old"]
-    assert sorted((str(row.date), row.outcome) for row in rows) == [("2026-11-15", "pending"), ("2026-11-16", "orphan")]
 
 
 def test_equal_messages_are_put_together_whatever_was_on_its_way_as_a_window_begins(made):

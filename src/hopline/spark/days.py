@@ -183,4 +183,4 @@ def _place() -> Column:
 
 def _ask() -> Column:
     """What a request and its answers have in common."""
-    return sf.when(sf.size("callback_points") > 0, sf.xxhash64("callback_receiver_key", "correlation_key"))
+    return sf.when(sf.size("callback_points") > 0, sf.xxhash64("callback_receiver_key", "callback_key", "correlation_key"))

@@ -20,7 +20,7 @@ from pyspark.sql.window import Window
 
 from hopline.spark.callbacks import EXCEPTION_KEY
 from hopline.spark.hops import NS_PER_MS, timestamp_of
-from hopline.spark.nodes import AWAY, CAME
+from hopline.spark.nodes import AWAY, CAME, MADE
 from hopline.spark.tables import EDGES, conform
 from hopline.spark.trails import NO_FLOWS, is_flow
 
@@ -114,9 +114,17 @@ def _to_effects(messages: DataFrame) -> DataFrame:
     step = ["correlation_key", "node_key", "step"]
     is_effect = sf.col("tap").isin(*AWAY) & (sf.col("hops") == 1) & ~sf.col("is_callback") & (sf.size("parent_trail") > 0)
     effects = messages.where(is_flow() & is_effect)
-    # A broadcast is sent once for each peer, and is one effect.
-    peer = sf.when(sf.col("distribution") != "broadcast", sf.col("peer_key")).alias("peer")
-    effects = effects.groupBy("correlation_key", "node_key", "message_uid", "occurrence", peer).agg(
+    # A broadcast is sent once for each peer, and is one effect; so is what could not be sent to one and went to another. But
+    # of equal messages that were made there each is one, and they are numbered for each peer.
+    peer = sf.lit(None)
+    several = messages.where(
+        sf.col("tap").isin(*MADE) & (sf.col("occurrence") > 0) & (sf.col("distribution") != "broadcast")
+    )
+    if not several.isEmpty():  # almost always it is
+        several = several.select("node_key", "message_uid", sf.lit(1).alias("several")).distinct()
+        effects = effects.join(several, ["node_key", "message_uid"], "left")
+        peer = sf.when(sf.col("several").isNotNull(), sf.col("peer_key"))
+    effects = effects.groupBy("correlation_key", "node_key", "message_uid", "occurrence", peer.alias("peer")).agg(
         sf.min(sf.struct("seen_ns", "identity_key", "body_size", _step(sf.col("parent_trail")).alias("step"))).alias("sent")
     )
     effects = effects.select("correlation_key", "node_key", "sent.*", sf.lit("effect").alias("role"))

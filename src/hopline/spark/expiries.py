@@ -26,7 +26,7 @@ from pyspark.sql.window import Window
 
 from hopline.spark.hops import NS_PER_MS, timestamp_of
 from hopline.spark.midnight import OF_DAY, of_day
-from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, covers, find_nodes
+from hopline.spark.nodes import AWAY, CAME, GIVEN, Nodes, covers, find_nodes, keeps_alike
 from hopline.spark.tables import EXPIRIES, conform
 
 _MESSAGE: Final = ("message_uid", "occurrence")
@@ -73,7 +73,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     )
     lives = rows.groupBy(*_MESSAGE).agg(
         sf.min(sf.struct("hops", "stage", "seen_ns", "node_key", "ttl_ms")).alias("first"),
-        sf.max(sf.struct(*far, turn, "seen_ns", "node_key", "target", "stage")).alias("last"),
+        sf.max(sf.struct(*far, turn, "seen_ns", "node_key", "target", "stage", "body_size")).alias("last"),
         *(sf.first(name).alias(name) for name in ("correlation_key", "identity_key", "is_broadcast", OF_DAY)),
     )
     lives = _without_twins(lives, rows).join(_clocks(moves), list(_MESSAGE), "left")
@@ -81,7 +81,8 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     place = sf.when(stage == _AWAY, sf.col("last.target")).otherwise(sf.col("last.node_key"))
     places = captured.withColumnRenamed("node_key", "place")
     lives = lives.withColumn("place", place).join(sf.broadcast(places), "place", "left")
-    shares = captured.select(sf.col("node_key").alias("_node"), sf.col("share").alias("_share"), sf.col("cut").alias("_cut"))
+    sender = (sf.col(name).alias(f"_{name}") for name in ("share", "cut", "least_cut"))
+    shares = captured.select(sf.col("node_key").alias("_node"), *sender)
     lives = lives.join(sf.broadcast(shares), sf.col("last.node_key") == sf.col("_node"), "left")
     elapsed_ms = sf.try_subtract(sf.col("last.seen_ns"), sf.col("first.seen_ns")) / NS_PER_MS - skew_ms
     begin_ns = sf.try_add(sf.col("first.seen_ns"), (skew_ms * NS_PER_MS).try_cast("bigint"))
@@ -89,7 +90,7 @@ def find_fates(messages: DataFrame, moves: DataFrame, nodes: Nodes | None = None
     # One that records a smaller share of the flows may have left it out; and a fingerprint is over what was kept of a body.
     span = sf.greatest(begin_ns, "first_ns"), end_ns
     sees_it = sf.when(stage == _AWAY, covers(*span, "hears")).otherwise(covers(*span, "speaks", "gives"))
-    is_watched = (sf.col("share") >= sf.col("_share")) & sf.col("cut").eqNullSafe(sf.col("_cut")) & sees_it
+    is_watched = (sf.col("share") >= sf.col("_share")) & keeps_alike(sf.col("last.body_size"), "_", "") & sees_it
     # What was first seen when it came has been under way for nobody knows how long: long enough, or at least so long.
     has_begun = sf.col("first.stage") <= _AWAY
     came = sf.when((ttl_ms > 0) & (elapsed_ms <= ttl_ms), sf.when(has_begun, "in_time")).otherwise("late")
@@ -125,6 +126,7 @@ def _sightings(messages: DataFrame, names: DataFrame) -> DataFrame:
         of_day(messages),
         "node_key",
         "ttl_ms",
+        "body_size",
         sf.when(tap.isin(*AWAY), sf.coalesce(peer, sf.col("receiver_node_key"))).alias("peer"),
     )
     return rows.join(sf.broadcast(known), "peer", "left")
@@ -155,26 +157,32 @@ def _as_made(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The same, where a node has sent equal messages to several others: numbered as they were made there.
 
     They are numbered for each of these by itself, as nobody needs to know who else got some; what was made knows no peer.
-    Where not as many were sent as were made, one was sent twice, or not at all, and they stay as they are.
+    So do those that actors of that node got, in turn with other nodes. Where more were sent than made, one was sent twice,
+    and they stay as they are.
     """
     is_one = ~sf.col("is_broadcast")
-    place = ["message_uid", "hops", "node_key"]
-    made = rows.where((sf.col("stage") == _MADE) & is_one).withColumn("hops", sf.try_add("hops", sf.lit(1)))
+    place = ["message_uid", "made_hops", "node_key"]
+    made = rows.where((sf.col("stage") == _MADE) & is_one).withColumn("made_hops", sf.col("hops"))
     made = made.groupBy(*place).agg((sf.max("occurrence") + 1).alias("made")).where("made > 1")
     if made.isEmpty():  # almost always
         return rows, moves
     here = Window.partitionBy(*place)
-    sent = rows.where((sf.col("stage") == _AWAY) & is_one).join(made, place)
+    before = sf.try_subtract("hops", sf.lit(1))
+    taken = rows.where(sf.col("stage").isin(_AWAY, _GIVEN) & is_one)
+    taken = taken.withColumn("made_hops", sf.when(sf.col("stage") == _AWAY, before).otherwise(sf.col("hops")))
+    sent = taken.join(made, place)
     sent = sent.withColumns(
         {
-            "sent_as": sf.row_number().over(here.orderBy("seen_ns", "peer", "occurrence")) - 1,
+            "sent_as": sf.row_number().over(here.orderBy("seen_ns", "stage", "peer", "occurrence")) - 1,
             "sent": sf.count("*").over(here),
         }
-    ).where("sent = made and occurrence != sent_as")
-    own = [*place, "stage", "peer", "occurrence"]
-    as_sent = rows.join(sent.select(*own, "sent_as"), own, "left")
+    ).where("sent <= made and occurrence != sent_as")
+    own = ["message_uid", "hops", "node_key", "stage", "occurrence"]
+    numbers = sent.select(*own, sf.coalesce("peer", sf.lit("")).alias("_peer"), "sent_as")
+    as_sent = rows.withColumn("_peer", sf.coalesce("peer", sf.lit(""))).join(numbers, [*own, "_peer"], "left")
     as_sent = as_sent.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*rows.columns)
-    numbers = sent.where("target is not null").withColumns({"come_hops": sf.col("hops"), "to_node_key": sf.col("target")})
+    numbers = sent.where((sf.col("stage") == _AWAY) & sf.col("target").isNotNull())
+    numbers = numbers.withColumns({"come_hops": sf.col("hops"), "to_node_key": sf.col("target")})
     numbers = numbers.groupBy(*_COME).agg(sf.min("sent_as").alias("sent_as"), sf.count("*").alias("senders"))
     return _as_sent(as_sent, moves, numbers.where("senders = 1").drop("senders"))
 
@@ -201,6 +209,8 @@ def _without_twins(lives: DataFrame, rows: DataFrame) -> DataFrame:
     twins = rows.where((sf.col("stage") == _AWAY) & sf.col("is_keyless"))
     if twins.isEmpty():
         return lives
+    # What has no key to lose was made with the same fingerprint, and is nobody's twin.
+    twins = twins.join(rows.where(sf.col("stage") == _MADE), ["message_uid", "node_key"], "left_anti")
     kind = ["correlation_key", "identity_key", "made_at"]
     twins = twins.withColumn("made_at", sf.col("node_key"))
     twins = twins.groupBy(*kind).agg(sf.count_distinct(*_MESSAGE).alias("twins"))

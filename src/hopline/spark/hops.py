@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from hopline.spark.keeping import Keep, as_it_is
 from hopline.spark.moves import pair
-from hopline.spark.nodes import Nodes, covers, find_nodes
+from hopline.spark.nodes import Nodes, covers, find_nodes, keeps_alike
 from hopline.spark.tables import HOPS, conform
 from hopline.spark.trails import is_flow
 
@@ -58,11 +58,11 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None =
     skew_ns = ns_of("skew_ms")
     is_half_sent, is_half_received = sf.col("received_ns").isNull(), sf.col("sent_ns").isNull()
     there, back = sf.try_add("sent_ns", skew_ns), sf.try_subtract("received_ns", skew_ns)
-    # A fingerprint is over what was kept of a body.
-    is_alike = sf.col("_to_cut").eqNullSafe(sf.col("_from_cut"))
     # Of two that record a share of the flows, the greater one has all that the other has.
+    is_alike = keeps_alike(sf.col("body_size"), "_from_", "_to_")
     is_kept = is_alike & (sf.col("_to_share") >= sf.coalesce("_from_share", sf.lit(0)))
     lost = sf.when(is_half_sent & is_kept, covers(there, there, "hears", end="_to_"))
+    is_alike = keeps_alike(sf.col("body_size"), "_to_", "_from_")
     is_kept = is_alike & (sf.col("_from_share") >= sf.coalesce("_to_share", sf.lit(0)))
     unseen = sf.when(is_half_received & is_kept, covers(back, back, "speaks", end="_from_"))
     seen = sf.when(is_half_sent | is_half_received, 1).otherwise(2)

@@ -60,8 +60,8 @@ MOST_SIGHTINGS: Final = 1000
 """Of one message with one hop number the first so many are looked at. Each arrival looks at all sendings: a stranger who
 sends the same again and again, by ever new sockets, must not keep us busy for days. One row stands for what is beyond."""
 
-_LINK: Final = ("message_uid", "hops", "sender", "target")
-"""What equal messages from one node to another have in common."""
+_LINK: Final = ("message_uid", "hops", "said_sender", "target")
+"""What equal messages from one node to another have in common; without a trail, from whichever node."""
 
 _ROLES: Final = {"away": AWAY, "came": CAME, "given": GIVEN, "made": MADE}
 """What a sighting can be to a move. In the order of the alphabet, as they are sorted."""
@@ -119,6 +119,7 @@ def pair(messages: DataFrame, known: DataFrame, keep: Keep = as_it_is) -> DataFr
     traced = rows.where("is_traced").withColumn(
         "target", sf.when(sf.col("role") == "away", sf.col("to")).otherwise(sf.col("node"))
     )
+    traced = traced.withColumn("said_sender", sf.coalesce("sender", sf.lit("")))
     moves = _by_time(rows.where("not is_traced"), ("message_uid", "domain"), "untraced", keep)
     again = messages.where("occurrence > 0").select("message_uid", "hops")
     has_again = not again.isEmpty()
@@ -147,7 +148,7 @@ def _uneven(rows: DataFrame, again: DataFrame) -> DataFrame:
         rows: sightings.
         again: message_uid and hops of messages that were seen more than once at one place.
     """
-    moving = rows.where(sf.col("role").isin("away", "came") & sf.col("sender").isNotNull() & sf.col("target").isNotNull())
+    moving = rows.where(sf.col("role").isin("away", "came") & sf.col("target").isNotNull())
     is_away = sf.col("role") == "away"
     moving = moving.join(again, ["message_uid", "hops"], "left_semi")
     moving = moving.withColumn("first_sent", sf.min(sf.when(is_away, sf.col("seen_ns"))).over(Window.partitionBy(*_LINK)))

@@ -50,8 +50,8 @@ _HAS: Final = ("speaks", "hears", "gives", "gets", "routes")
 _INSIDE: Final = ("router_in", "hub_in")
 """Taps where it is seen what comes to a hub, also from the node itself."""
 
-_FIRST_SEGMENT: Final = "000001"
-"""How the name of the first segment of a run ends."""
+_FIRST: Final = "-000001:0"
+"""How the id of the first record of a run ends."""
 
 _GAPS: Final = "array<struct<after_ns: bigint, before_ns: bigint>>"
 
@@ -101,6 +101,7 @@ def captured(messages: DataFrame) -> DataFrame:
         is_wired                     whether what it sent was imported, under a name that may be no identity
         share                        thousandths of all flows that were recorded
         cut                          how bodies were kept that are not whole: cut or none; else null
+        least_cut, most_whole        the size of the smallest of these, and of the greatest one that was kept whole
 
     A node that records some types only has none of these: what is not in its capture may have been there all the same. That
     is said in the names of files; others than ours say nothing.
@@ -110,7 +111,7 @@ def captured(messages: DataFrame) -> DataFrame:
         _taps(messages)
         .groupBy("node_key", "run")
         .agg(
-            (sf.max("is_torn") | (sf.max("is_late") & (sf.min("segment") == _FIRST_SEGMENT))).alias("is_torn"),
+            (sf.max("is_torn") | (sf.max("is_late") & sf.max("has_begun"))).alias("is_torn"),
             sf.max(tap == "wire_out").alias("is_wired"),
             sf.min("first_ns").alias("first_ns"),
             sf.max("last_ns").alias("last_ns"),
@@ -120,6 +121,8 @@ def captured(messages: DataFrame) -> DataFrame:
             sf.max(tap.isin(*CAME, *_INSIDE) & is_whole).alias("gets"),
             sf.max(tap.isin(*_INSIDE) & is_whole).alias("routes"),
             sf.max("cut").alias("cut"),
+            sf.min("least_cut").alias("least_cut"),
+            sf.max("most_whole").alias("most_whole"),
         )
     )
     share = sf.coalesce(sf.regexp_extract("run", f"^{RUN}{SHARE}(\\d+)$", 1).try_cast("int"), sf.lit(1000))
@@ -127,7 +130,8 @@ def captured(messages: DataFrame) -> DataFrame:
     return runs.groupBy("node_key").agg(
         sf.min("first_ns").alias("first_ns"),
         sf.max("last_ns").alias("last_ns"),
-        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn", "is_wired", "cut")),
+        *(sf.max(name).alias(name) for name in (*_HAS, "is_torn", "is_wired", "cut", "most_whole")),
+        sf.min("least_cut").alias("least_cut"),
         sf.min_by(span, span, _MOST_SPANS).alias("runs"),
         sf.min(share).alias("share"),
     )
@@ -142,8 +146,10 @@ def _taps(messages: DataFrame) -> DataFrame:
         sf.max("seen_ns").alias("last_ns"),
         is_torn.alias("is_torn"),
         (is_numbered & (sf.min("seq") > 1)).alias("is_late"),
-        sf.min(_segment()).alias("segment"),
+        sf.max(_is_first()).alias("has_begun"),
         sf.max(sf.when(sf.col("body_kept") != "whole", sf.col("body_kept"))).alias("cut"),
+        sf.min(sf.when(sf.col("body_kept") != "whole", sf.col("body_size"))).alias("least_cut"),
+        sf.max(sf.when(sf.col("body_kept") == "whole", sf.col("body_size"))).alias("most_whole"),
     )
 
 
@@ -154,24 +160,24 @@ def _run() -> Column:
     return sf.substring_index(sf.substring_index(segment, "-", -2), "-", 1)
 
 
-def _segment() -> Column:
-    """The number of a segment in its run, as it is written in its name."""
-    return sf.substring_index(sf.substring_index("event_id", ":", 1), "-", -1)
+def _is_first() -> Column:
+    """Whether it is the first record of its run: a window, or what is left of segments, may begin later."""
+    return sf.col("event_id").endswith(_FIRST)
 
 
 def _gaps(messages: DataFrame, nodes: DataFrame) -> DataFrame:
     """Where numbers are missing among what nodes have sent and got: the times of those before and after, by node.
 
-    Numbers begin with 1 in the first segment of a run: where the first ones are missing, that is since the run began.
+    Numbers begin with 1 in a run: where its first record is there and the first ones are missing, that is since it began.
     """
-    rows = messages.select("node_key", "tap", _run().alias("run"), _segment().alias("segment"), "seq", "seen_ns").join(
+    rows = messages.select("node_key", "tap", _run().alias("run"), _is_first().alias("is_first"), "seq", "seen_ns").join(
         sf.broadcast(nodes.where("is_torn").select("node_key")), "node_key"
     )
     run = Window.partitionBy("node_key", "run")
-    rows = rows.withColumns({"began_ns": sf.min("seen_ns").over(run), "first": sf.min("segment").over(run)})
+    rows = rows.withColumns({"began_ns": sf.min("seen_ns").over(run), "has_begun": sf.max("is_first").over(run)})
     order = Window.partitionBy("node_key", "run", "tap").orderBy("seq")
     before = sf.lag("seq").over(order)
-    is_late = before.isNull() & (sf.col("first") == _FIRST_SEGMENT) & (sf.col("seq") > 1)
+    is_late = before.isNull() & sf.col("has_begun") & (sf.col("seq") > 1)
     rows = rows.where(sf.col("tap").startswith(_NUMBERED)).select(
         "node_key",
         (is_late | (sf.try_subtract("seq", before) > 1)).alias("is_gap"),
@@ -220,6 +226,21 @@ def senders(messages: DataFrame) -> DataFrame:
     has_sent = (sf.col("tap") == "wire_out") & (sf.col("hops") > 0) & (sf.size(trail) > 0)
     sender = sf.try_element_at(trail, sf.lit(-1))["node_key"]
     return messages.where(has_sent).select(sender.alias("identity_key"), "node_key")
+
+
+def keeps_alike(size: Column, one: str, other: str) -> Column:
+    """Whether two nodes keep as much of a body, for all that is known: fingerprints are over what was kept.
+
+    Args:
+        size: of the body.
+        one: what stands before the names of the columns of `captured`, of who has seen it.
+        other: the same, of who should have.
+    """
+    least, most = sf.col(f"{other}least_cut"), sf.col(f"{other}most_whole")
+    is_whole = sf.coalesce(size < sf.col(f"{one}least_cut"), sf.lit(col=True))
+    would_be = least.isNull() | sf.coalesce((size <= most) & (size < least), sf.lit(col=False))
+    is_cut = sf.col(f"{one}cut").eqNullSafe(sf.col(f"{other}cut"))
+    return sf.when(is_whole, would_be).otherwise(is_cut)
 
 
 def covers(from_ns: Column, to_ns: Column, *has: str, end: str = "") -> Column:

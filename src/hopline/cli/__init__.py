@@ -40,8 +40,7 @@ Exit codes: 0 all is well, 1 at least one line was rejected (or, with verify, is
 """
 
 RUNNING_EXIT_CODES = """
-Exit codes: 0 it ran until it was told to end, 1 it could not begin, or not go on, 2 wrong usage, 130 interrupted before it
-ran.
+Exit codes: 0 it ran until it was told to end, 2 it could not begin, 130 interrupted before it ran.
 """
 
 NODE_EXIT_CODES = """

@@ -35,7 +35,9 @@ WordsArgument = Annotated[
         show_default=False,
     ),
 ]
-VersionOption = Annotated[int, typer.Option("--version", min=0, max=0xFFFF, help="The message version and of an answer.")]
+VersionOption = Annotated[
+    int, typer.Option("--version", min=0, max=0xFFFF, help="The version of the message, and of an answer.")
+]
 PartitionOption = Annotated[str, typer.Option("--partition", help="The partition of the message.")]
 EncodingOption = Annotated[BodyEncoding, typer.Option("--encoding", help="What bodies are on the wire.")]
 

@@ -61,7 +61,7 @@ def attended(work: Callable[[], T], *, interrupt: Callable[[], None]) -> T:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """What is done here is an end: at Ctrl-C the process ends at once, as it would not bear another one."""
+    """What is done here is an end: at Ctrl-C or SIGTERM the process ends at once, as it would not bear another one."""
     with _handling({number: lambda number, _: os._exit(128 + number) for number in (signal.SIGINT, signal.SIGTERM)}):
         yield
 

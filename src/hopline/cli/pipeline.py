@@ -372,11 +372,7 @@ class _Progress:
         tracker = session.sparkContext.statusTracker()
         stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
         count = sum(stage.numTasks for stage in stages)
-        return (
-            f", {sum(stage.numCompletedTasks for stage in stages)} of {count} task{'' if count == 1 else 's'}"
-            if count
-            else ""
-        )
+        return f", {sum(stage.numCompletedTasks for stage in stages)} of {count} tasks" if count else ""
 
 
 def _answer(summary: "Summary") -> dict[str, Any]:

@@ -2,8 +2,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import hopline
+from hopline.cli import app
 
 
 def test_version(hopline):
@@ -45,3 +47,10 @@ def test_an_interrupt_while_it_starts_is_quiet():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False, timeout=50)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_list_of_commands_fits_a_terminal_of_80_columns():
+    shown = CliRunner().invoke(app, ["--help"], prog_name="hopline", terminal_width=80).output
+    _, listed = shown.split("Commands:\n")
+    assert "pipeline " in listed
+    assert "..." not in listed

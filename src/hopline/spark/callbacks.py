@@ -102,9 +102,6 @@ def find_answers(
 
 # --- what failures say ------------------------------------------------------------------------------------------------
 
-_MOST_KEYS: Final = 1000
-"""Requests of one hub and flow for the same answers that are told apart where formats carry no key."""
-
 _ERRORS: Final = "message_uid binary, error_type string, error_message string"
 
 
@@ -135,6 +132,9 @@ def _error(body: bytes | None) -> tuple[str | None, str | None]:
 
 
 # --- requests and answers ---------------------------------------------------------------------------------------------
+
+_MOST_KEYS: Final = 1000
+"""Requests of one hub and flow for the same answers that are told apart where formats carry no key."""
 
 
 def _asked(messages: DataFrame) -> DataFrame:

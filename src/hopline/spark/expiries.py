@@ -178,7 +178,8 @@ def _as_made(rows: DataFrame, moves: DataFrame) -> tuple[DataFrame, DataFrame]:
         }
     ).where("sent <= made and occurrence != sent_as")
     own = ["message_uid", "hops", "node_key", "stage", "occurrence"]
-    numbers = sent.select(*own, sf.coalesce("peer", sf.lit("")).alias("_peer"), "sent_as")
+    # A node may have been recorded at two taps of a kind: then each of its rows still has one number.
+    numbers = sent.groupBy(*own, sf.coalesce("peer", sf.lit("")).alias("_peer")).agg(sf.min("sent_as").alias("sent_as"))
     as_sent = rows.withColumn("_peer", sf.coalesce("peer", sf.lit(""))).join(numbers, [*own, "_peer"], "left")
     as_sent = as_sent.withColumn("occurrence", sf.coalesce("sent_as", "occurrence")).select(*rows.columns)
     numbers = sent.where((sf.col("stage") == _AWAY) & sf.col("target").isNotNull())

@@ -58,13 +58,14 @@ def find_moves(messages: DataFrame, keep: Keep = as_it_is, nodes: Nodes | None =
     skew_ns = ns_of("skew_ms")
     is_half_sent, is_half_received = sf.col("received_ns").isNull(), sf.col("sent_ns").isNull()
     there, back = sf.try_add("sent_ns", skew_ns), sf.try_subtract("received_ns", skew_ns)
-    # Of two that record a share of the flows, the greater one has all that the other has.
-    is_alike = keeps_alike(sf.col("body_size"), "_from_", "_to_")
-    is_kept = is_alike & (sf.col("_to_share") >= sf.coalesce("_from_share", sf.lit(0)))
-    lost = sf.when(is_half_sent & is_kept, covers(there, there, "hears", end="_to_"))
-    is_alike = keeps_alike(sf.col("body_size"), "_to_", "_from_")
-    is_kept = is_alike & (sf.col("_from_share") >= sf.coalesce("_to_share", sf.lit(0)))
-    unseen = sf.when(is_half_received & is_kept, covers(back, back, "speaks", end="_from_"))
+
+    def is_kept(one: str, other: str) -> Column:
+        """Whether what one node has seen is among what the other one records, and in the same way."""
+        has_it = sf.col(f"{other}share") >= sf.coalesce(f"{one}share", sf.lit(0))  # the greater share has all of the smaller
+        return has_it & keeps_alike(sf.col("body_size"), one, other)
+
+    lost = sf.when(is_half_sent & is_kept("_from_", "_to_"), covers(there, there, "hears", end="_to_"))
+    unseen = sf.when(is_half_received & is_kept("_to_", "_from_"), covers(back, back, "speaks", end="_from_"))
     seen = sf.when(is_half_sent | is_half_received, 1).otherwise(2)
     return moves.withColumns(
         {

@@ -105,6 +105,18 @@ def test_of_an_hour_in_which_the_time_was_empty_nothing_is_said(tables, tmp_path
     assert "of whole hours" not in said
 
 
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"since": START}, "Asked for: from 2026-11-15 09:00:00 on."),
+        ({"until": START + HOUR}, "Asked for: until before 2026-11-15 10:00:00."),
+        ({"since": START, "until": START + HOUR}, "Asked for: from 2026-11-15 09:00:00 until before 2026-11-15 10:00:00."),
+    ],
+)
+def test_the_time_that_was_asked_for_is_said_at_the_top(tables, tmp_path, asked, sentence):
+    assert sentence in sections_of(tables, tmp_path, **asked)["header"]
+
+
 def test_nothing_is_said_if_no_time_was_asked_for(tables, tmp_path):
     assert "of whole" not in " ".join(sections_of(tables, tmp_path).values())
 

@@ -226,6 +226,21 @@ def test_the_session_is_as_the_pipeline_needs_it(spark):
     assert spark.sparkContext.pythonExec == sys.executable
 
 
+def test_of_a_task_that_failed_only_the_error_is_seen():
+    code = """
+    from pyspark.errors import PySparkException
+    from hopline.spark.session import spark_session
+    rows = spark_session("local[1]").createDataFrame([("ORDER", b"")], "identity string, body binary")
+    try:
+        rows.write.format("hopline").option("peers", "tcp://127.0.0.1:1").option("timeout", "0.5").mode("append").save()
+    except PySparkException as error:
+        print(error)
+    """
+    done = run(code, PATH=os.environ["PATH"])
+    assert "nobody answers at tcp://127.0.0.1:1" in done.stdout
+    assert done.stderr == ""
+
+
 def management(spark: SparkSession):
     """What the JVM tells of itself."""
     return spark.sparkContext._jvm.java.lang.management.ManagementFactory  # noqa: SLF001 - PySpark has no other way to ask

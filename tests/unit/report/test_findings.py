@@ -1,10 +1,13 @@
 """What was found: plain sentences, the grave ones first, and none about what nobody knows."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hopline.report.findings import findings
 from hopline.report.read.facts import read_facts
-from hopline.report.show.page import SECTIONS
+from hopline.report.show.page import SECTIONS, page
+from hopline.report.show.words import count
 from tests.report.tables import START, Shop, write_tables
 
 
@@ -82,6 +85,10 @@ def test_what_came_or_not_is_no_good_news(tmp_path, to, sentence):
     they = "it" if len(to) == 1 else "they"
     rest = f"the receiver was not captured, or not all the time, and whether {they} arrived is not known."
     assert doubts == ([f"{sentence}{rest}"] if sentence else [])
+    facts = read_facts(tmp_path, top=3)
+    section = page(facts, findings(facts), "Orders", 3, START)
+    unknown = f"; of {count(len(to), 'message')} it is not known, as only the sender was captured"
+    assert f"Nothing was lost between nodes that were captured{unknown if to else ''}.<" in section
 
 
 @pytest.mark.parametrize(
@@ -124,6 +131,17 @@ def test_clocks_differ_by_what_was_found_and_maybe_more(tmp_path, others, rest):
         shop.move(0.0, -3495.0, "bank", "store", "PAID", "flow", b"3", skew_ms=None)
     text = f"Clocks of nodes differ by up to 2 s where they could be compared, and latencies are corrected for it{rest}"
     assert text in texts(found(tmp_path, shop.rows))
+
+
+def test_a_reason_of_a_time_that_cannot_be_is_none(tmp_path):
+    tables = write_tables(tmp_path, {}, reasons={"messages": "nothing was seen"})
+    (path,) = (tables / "runs").iterdir()
+    runs = pq.read_table(path)
+    never = pa.array([2**62], pa.timestamp("us", "UTC"))
+    pq.write_table(runs.set_column(runs.schema.get_field_index("started_at"), "started_at", never), path)
+    (said,) = texts(findings(read_facts(tables, top=3)))
+    assert said.startswith("There is nothing to tell")
+    assert "nothing was seen" not in said
 
 
 def test_what_nobody_looked_at_is_not_praised(tmp_path, rows):
